@@ -1,0 +1,217 @@
+package matching
+
+import "strconv"
+
+// Engine holds the books of all instruments. It is not safe for concurrent use;
+// see the package comment for what its one caller must do.
+type Engine struct {
+	options Options
+	books   []book // by instrument number
+	orders  pool[order]
+	store   levelStore
+	ids     idTable
+}
+
+// NewEngine reserves and touches all the memory that the engine will ever use
+// (tens of milliseconds for a million orders). It fails only for options out of
+// their bounds, with an error that wraps ErrOptions.
+func NewEngine(options Options) (*Engine, error) {
+	options, err := options.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{
+		options: options,
+		books:   make([]book, options.MaxInstruments),
+		orders:  newPool[order](options.MaxOrders),
+		store:   newLevelStore(options.MaxLevels),
+		ids:     newIDTable(options.MaxOrders),
+	}, nil
+}
+
+// Options returns the engine's options with the defaults filled in.
+func (e *Engine) Options() Options { return e.options }
+
+// AddInstrument opens an empty book for an instrument number. It fails for a
+// number at or above Options.MaxInstruments and for one that has a book, with an
+// error that wraps ErrInstrument.
+func (e *Engine) AddInstrument(instrument uint32) error {
+	name := "number " + strconv.FormatUint(uint64(instrument), 10)
+	if uint64(instrument) >= uint64(len(e.books)) {
+		return &fault{ErrInstrument, name + " is not below Options.MaxInstruments, " +
+			strconv.Itoa(len(e.books)) + "; raise it or number instruments from 0"}
+	}
+	if e.books[instrument].known {
+		return &fault{ErrInstrument, name + " has a book already; add each instrument once"}
+	}
+	e.books[instrument].known = true
+	return nil
+}
+
+// Apply carries out one command and appends what happened to events, which the
+// caller owns, in the order it happened: at least one event, the answer, and at
+// most two more than orders rest on the opposite side. It allocates only when
+// events has too little capacity. It accepts any bytes as a command: what makes
+// no sense is refused with an event.
+func (e *Engine) Apply(cmd *Command, events []Event) []Event {
+	if cmd.Kind < Submit || cmd.Kind > Replace {
+		return reject(cmd, cmd.Side, ReasonInvalidCommand, 0, events)
+	}
+	b := e.book(cmd.Instrument)
+	if b == nil {
+		return reject(cmd, cmd.Side, ReasonUnknownInstrument, 0, events)
+	}
+	if cmd.Kind == Submit {
+		return e.submit(b, cmd, events)
+	}
+	index := e.ids.find(cmd.OrderID)
+	if index == none || e.orders.at(index).instrument != cmd.Instrument {
+		return reject(cmd, cmd.Side, ReasonUnknownOrder, 0, events)
+	}
+	if cmd.Kind == Cancel {
+		return e.cancel(b, index, cmd, events)
+	}
+	return e.replace(b, index, cmd, events)
+}
+
+func (e *Engine) submit(b *book, cmd *Command, events []Event) []Event {
+	if reason := e.checkSubmit(b, cmd); reason != ReasonNone {
+		return reject(cmd, cmd.Side, reason, 0, events)
+	}
+	events = append(events, Event{
+		Kind: Accepted, Side: cmd.Side, Instrument: cmd.Instrument, Sequence: cmd.Sequence,
+		OrderID: cmd.OrderID, Price: cmd.Price, Quantity: cmd.Quantity, Leaves: cmd.Quantity,
+	})
+	leaves, events := e.match(b, cmd, cmd.Side, cmd.Quantity, events)
+	if leaves == 0 {
+		return events
+	}
+	if neverRests(cmd) {
+		return append(events, Event{
+			Kind: Canceled, Reason: ReasonImmediateOrCancel, Side: cmd.Side,
+			Instrument: cmd.Instrument, Sequence: cmd.Sequence,
+			OrderID: cmd.OrderID, Price: cmd.Price, Quantity: leaves,
+		})
+	}
+	index := e.orders.take()
+	*e.orders.at(index) = order{
+		id: cmd.OrderID, quantity: cmd.Quantity, leaves: leaves,
+		instrument: cmd.Instrument, side: cmd.Side, timeInForce: cmd.TimeInForce,
+	}
+	e.ids.insert(cmd.OrderID, index)
+	e.rest(b, index, cmd.Price)
+	return events
+}
+
+func (e *Engine) checkSubmit(b *book, cmd *Command) Reason {
+	switch {
+	case cmd.Side != Buy && cmd.Side != Sell:
+		return ReasonInvalidSide
+	case cmd.Type != Limit && cmd.Type != Market:
+		return ReasonInvalidOrderType
+	case cmd.TimeInForce < Day || cmd.TimeInForce > ImmediateOrCancel:
+		return ReasonInvalidTimeInForce
+	case cmd.Price < MinPrice:
+		return ReasonInvalidPrice
+	case cmd.Quantity == 0 || cmd.Quantity > MaxQuantity:
+		return ReasonInvalidQuantity
+	case e.ids.find(cmd.OrderID) != none:
+		return ReasonDuplicateOrderID
+	case neverRests(cmd):
+		return ReasonNone
+	case e.orders.full():
+		return ReasonBookFull
+	case e.store.levels.full() && !e.hasLevel(b, cmd.Side, cmd.Price):
+		return ReasonBookFull
+	}
+	return ReasonNone
+}
+
+func (e *Engine) cancel(b *book, index uint32, cmd *Command, events []Event) []Event {
+	o := e.orders.at(index)
+	events = append(events, Event{
+		Kind: Canceled, Side: o.side, Instrument: cmd.Instrument, Sequence: cmd.Sequence,
+		OrderID: o.id, Price: e.price(o), Quantity: o.leaves,
+	})
+	e.unrest(b, o)
+	e.forget(index)
+	return events
+}
+
+func (e *Engine) replace(b *book, index uint32, cmd *Command, events []Event) []Event {
+	o := e.orders.at(index)
+	filled := o.quantity - o.leaves
+	total := cmd.Quantity
+	if e.options.ModifyIsCancelNew && total <= MaxQuantity {
+		total += filled
+	}
+	if reason := e.checkReplace(b, o, cmd, filled, total); reason != ReasonNone {
+		return reject(cmd, o.side, reason, o.leaves, events)
+	}
+	keepsPlace := !e.options.ModifyIsCancelNew && cmd.Price == e.price(o) && total <= o.quantity
+	events = append(events, Event{
+		Kind: Replaced, Side: o.side, LostPriority: !keepsPlace,
+		Instrument: cmd.Instrument, Sequence: cmd.Sequence,
+		OrderID: o.id, Price: cmd.Price, Quantity: total, Leaves: total - filled,
+	})
+	if keepsPlace {
+		e.store.levels.at(o.level).quantity -= o.quantity - total
+		o.leaves -= o.quantity - total
+		o.quantity = total
+		return events
+	}
+	e.unrest(b, o)
+	o.quantity = total
+	o.leaves, events = e.match(b, cmd, o.side, total-filled, events)
+	if o.leaves == 0 {
+		e.forget(index)
+		return events
+	}
+	e.rest(b, index, cmd.Price)
+	return events
+}
+
+func (e *Engine) checkReplace(b *book, o *order, cmd *Command, filled, total uint64) Reason {
+	switch {
+	case cmd.Price < MinPrice:
+		return ReasonInvalidPrice
+	case cmd.Quantity == 0 || total > MaxQuantity:
+		return ReasonInvalidQuantity
+	case total <= filled:
+		return ReasonAlreadyFilled
+	case e.store.levels.full() && e.store.levels.at(o.level).count > 1 && !e.hasLevel(b, o.side, cmd.Price):
+		return ReasonBookFull // its own level would not become free
+	}
+	return ReasonNone
+}
+
+// reject appends the refusal of a command.
+func reject(cmd *Command, side Side, reason Reason, leaves uint64, events []Event) []Event {
+	return append(events, Event{
+		Kind: Rejected, Reason: reason, Side: side, Instrument: cmd.Instrument, Sequence: cmd.Sequence,
+		OrderID: cmd.OrderID, Price: cmd.Price, Quantity: cmd.Quantity, Leaves: leaves,
+	})
+}
+
+// neverRests tells the orders whose remainder is canceled.
+func neverRests(cmd *Command) bool {
+	return cmd.Type == Market || cmd.TimeInForce == ImmediateOrCancel
+}
+
+// book returns an instrument's book, or nil.
+func (e *Engine) book(instrument uint32) *book {
+	if uint64(instrument) >= uint64(len(e.books)) || !e.books[instrument].known {
+		return nil
+	}
+	return &e.books[instrument]
+}
+
+// hasLevel reports whether an order at price would find a level there.
+func (e *Engine) hasLevel(b *book, side Side, price int64) bool {
+	return e.store.find(b.half(side).root, keyOf(side, price)) != none
+}
+
+// price of a resting order.
+func (e *Engine) price(o *order) int64 {
+	return priceOf(o.side, e.store.levels.at(o.level).key)
+}
