@@ -91,7 +91,7 @@ type SubmitOrderRequest struct {
 	Type OrderType `protobuf:"varint,4,opt,name=type,proto3,enum=orderentry.v1.OrderType" json:"type,omitempty"`
 	// How long it stays. A market order takes IOC, FOK or nothing here.
 	TimeInForce TimeInForce `protobuf:"varint,5,opt,name=time_in_force,json=timeInForce,proto3,enum=orderentry.v1.TimeInForce" json:"time_in_force,omitempty"`
-	// Whole lots, 1 to 2^63-1.
+	// Whole lots, 1 to 2^40-1.
 	Quantity uint64 `protobuf:"varint,6,opt,name=quantity,proto3" json:"quantity,omitempty"`
 	// Whole ticks, from -(2^62) to 2^62; may be negative or zero. A market order carries none (0).
 	Price int64 `protobuf:"varint,7,opt,name=price,proto3" json:"price,omitempty"`
@@ -251,7 +251,7 @@ type SubmitOrderResponse struct {
 	LeavesQuantity uint64 `protobuf:"varint,7,opt,name=leaves_quantity,json=leavesQuantity,proto3" json:"leaves_quantity,omitempty"`
 	// Price of the last trade, in ticks; 0 without one.
 	LastPrice int64 `protobuf:"varint,8,opt,name=last_price,json=lastPrice,proto3" json:"last_price,omitempty"`
-	// Sum of price x quantity over the trades, in ticks x lots.
+	// Sum of price x quantity over the trades, in ticks x lots; stays at the ends of 64 bits rather than wrap.
 	FilledNotional int64 `protobuf:"varint,9,opt,name=filled_notional,json=filledNotional,proto3" json:"filled_notional,omitempty"`
 	// Number of this answer in the account's stream of events.
 	Sequence uint64 `protobuf:"varint,10,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -431,7 +431,7 @@ type ReplaceOrderRequest struct {
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The order.
 	ClientOrderId string `protobuf:"bytes,2,opt,name=client_order_id,json=clientOrderId,proto3" json:"client_order_id,omitempty"`
-	// The new total quantity in lots, filled lots included, 1 to 2^63-1.
+	// The new total quantity in lots, filled lots included, 1 to 2^40-1.
 	Quantity uint64 `protobuf:"varint,3,opt,name=quantity,proto3" json:"quantity,omitempty"`
 	// The new price in ticks, bounds as in SubmitOrderRequest.
 	Price         int64 `protobuf:"varint,4,opt,name=price,proto3" json:"price,omitempty"`
@@ -516,7 +516,7 @@ type ReplaceOrderResponse struct {
 	LeavesQuantity uint64 `protobuf:"varint,7,opt,name=leaves_quantity,json=leavesQuantity,proto3" json:"leaves_quantity,omitempty"`
 	// Price of the last trade, in ticks; 0 without one.
 	LastPrice int64 `protobuf:"varint,8,opt,name=last_price,json=lastPrice,proto3" json:"last_price,omitempty"`
-	// Sum of price x quantity over the trades, in ticks x lots.
+	// Sum of price x quantity over the trades, in ticks x lots; stays at the ends of 64 bits rather than wrap.
 	FilledNotional int64 `protobuf:"varint,9,opt,name=filled_notional,json=filledNotional,proto3" json:"filled_notional,omitempty"`
 	// Number of this answer in the account's stream of events.
 	Sequence uint64 `protobuf:"varint,10,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -761,7 +761,7 @@ type CancelOrderResponse struct {
 	LeavesQuantity uint64 `protobuf:"varint,7,opt,name=leaves_quantity,json=leavesQuantity,proto3" json:"leaves_quantity,omitempty"`
 	// Price of the last trade, in ticks; 0 without one.
 	LastPrice int64 `protobuf:"varint,8,opt,name=last_price,json=lastPrice,proto3" json:"last_price,omitempty"`
-	// Sum of price x quantity over the trades, in ticks x lots.
+	// Sum of price x quantity over the trades, in ticks x lots; stays at the ends of 64 bits rather than wrap.
 	FilledNotional int64 `protobuf:"varint,9,opt,name=filled_notional,json=filledNotional,proto3" json:"filled_notional,omitempty"`
 	// Number of this answer in the account's stream of events.
 	Sequence uint64 `protobuf:"varint,10,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -2296,7 +2296,7 @@ var File_orderentry_v1_order_entry_proto protoreflect.FileDescriptor
 
 const file_orderentry_v1_order_entry_proto_rawDesc = "" +
 	"\n" +
-	"\x1forderentry/v1/order_entry.proto\x12\rorderentry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x19orderentry/v1/types.proto\"\x94\n" +
+	"\x1forderentry/v1/order_entry.proto\x12\rorderentry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x19orderentry/v1/types.proto\"\x91\n" +
 	"\n" +
 	"\x12SubmitOrderRequest\x12D\n" +
 	"\x0fclient_order_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^[A-Za-z0-9_-]{1,32}$R\rclientOrderId\x122\n" +
@@ -2305,8 +2305,8 @@ const file_orderentry_v1_order_entry_proto_rawDesc = "" +
 	"\xbaH\a\x82\x01\x04\x18\x01\x18\x02R\x04side\x128\n" +
 	"\x04type\x18\x04 \x01(\x0e2\x18.orderentry.v1.OrderTypeB\n" +
 	"\xbaH\a\x82\x01\x04\x18\x01\x18\x02R\x04type\x12H\n" +
-	"\rtime_in_force\x18\x05 \x01(\x0e2\x1a.orderentry.v1.TimeInForceB\b\xbaH\x05\x82\x01\x02\x10\x01R\vtimeInForce\x12-\n" +
-	"\bquantity\x18\x06 \x01(\x04B\x11\xbaH\x0e2\f\x18\xff\xff\xff\xff\xff\xff\xff\xff\x7f(\x01R\bquantity\x120\n" +
+	"\rtime_in_force\x18\x05 \x01(\x0e2\x1a.orderentry.v1.TimeInForceB\b\xbaH\x05\x82\x01\x02\x10\x01R\vtimeInForce\x12*\n" +
+	"\bquantity\x18\x06 \x01(\x04B\x0e\xbaH\v2\t\x18\xff\xff\xff\xff\xff\x1f(\x01R\bquantity\x120\n" +
 	"\x05price\x18\a \x01(\x03B\x1a\xbaH\x17\"\x15\x18\x80\x80\x80\x80\x80\x80\x80\x80@(\x80\x80\x80\x80\x80\x80\x80\x80\xc0\x01R\x05price\x12\x1b\n" +
 	"\tpost_only\x18\b \x01(\bR\bpostOnly\x12)\n" +
 	"\x10display_quantity\x18\t \x01(\x04R\x0fdisplayQuantity\x12)\n" +
@@ -2342,12 +2342,12 @@ const file_orderentry_v1_order_entry_proto_rawDesc = "" +
 	"\n" +
 	"client_tag\x18\x0f \x01(\fR\tclientTag\x12\x14\n" +
 	"\x05epoch\x18\x10 \x01(\rR\x05epoch\x12\x12\n" +
-	"\x04text\x18\x11 \x01(\tR\x04text\"\xf9\x01\n" +
+	"\x04text\x18\x11 \x01(\tR\x04text\"\xf6\x01\n" +
 	"\x13ReplaceOrderRequest\x12;\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^[A-Za-z0-9_-]{0,32}$R\trequestId\x12D\n" +
-	"\x0fclient_order_id\x18\x02 \x01(\tB\x1c\xbaH\x19r\x172\x15^[A-Za-z0-9_-]{1,32}$R\rclientOrderId\x12-\n" +
-	"\bquantity\x18\x03 \x01(\x04B\x11\xbaH\x0e2\f\x18\xff\xff\xff\xff\xff\xff\xff\xff\x7f(\x01R\bquantity\x120\n" +
+	"\x0fclient_order_id\x18\x02 \x01(\tB\x1c\xbaH\x19r\x172\x15^[A-Za-z0-9_-]{1,32}$R\rclientOrderId\x12*\n" +
+	"\bquantity\x18\x03 \x01(\x04B\x0e\xbaH\v2\t\x18\xff\xff\xff\xff\xff\x1f(\x01R\bquantity\x120\n" +
 	"\x05price\x18\x04 \x01(\x03B\x1a\xbaH\x17\"\x15\x18\x80\x80\x80\x80\x80\x80\x80\x80@(\x80\x80\x80\x80\x80\x80\x80\x80\xc0\x01R\x05price\"\xd4\x04\n" +
 	"\x14ReplaceOrderResponse\x12&\n" +
 	"\x0fclient_order_id\x18\x01 \x01(\tR\rclientOrderId\x12\x19\n" +

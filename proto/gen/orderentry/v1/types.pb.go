@@ -722,6 +722,8 @@ const (
 	Reason_REASON_MAX_OPEN_NOTIONAL Reason = 108
 	// The position could pass the account's limit (103=3).
 	Reason_REASON_MAX_POSITION Reason = 109
+	// Less notional than one order of the instrument must have (103=13).
+	Reason_REASON_MIN_NOTIONAL Reason = 110
 	// The id was used before for something else (103=6, 102=6).
 	Reason_REASON_DUPLICATE_ID Reason = 200
 	// The account has no such order (103=5, 102=1).
@@ -771,6 +773,7 @@ var (
 		107: "REASON_MAX_OPEN_ORDERS",
 		108: "REASON_MAX_OPEN_NOTIONAL",
 		109: "REASON_MAX_POSITION",
+		110: "REASON_MIN_NOTIONAL",
 		200: "REASON_DUPLICATE_ID",
 		201: "REASON_UNKNOWN_ORDER",
 		202: "REASON_TOO_LATE",
@@ -808,6 +811,7 @@ var (
 		"REASON_MAX_OPEN_ORDERS":      107,
 		"REASON_MAX_OPEN_NOTIONAL":    108,
 		"REASON_MAX_POSITION":         109,
+		"REASON_MIN_NOTIONAL":         110,
 		"REASON_DUPLICATE_ID":         200,
 		"REASON_UNKNOWN_ORDER":        201,
 		"REASON_TOO_LATE":             202,
@@ -1599,7 +1603,7 @@ const file_orderentry_v1_types_proto_rawDesc = "" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15OUTCOME_NOT_PROCESSED\x10\x01\x12\x13\n" +
-	"\x0fOUTCOME_UNKNOWN\x10\x02*\x97\a\n" +
+	"\x0fOUTCOME_UNKNOWN\x10\x02*\xb0\a\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10REASON_MALFORMED\x10\x01\x12\x1a\n" +
@@ -1627,7 +1631,8 @@ const file_orderentry_v1_types_proto_rawDesc = "" +
 	"\x13REASON_PRICE_COLLAR\x10j\x12\x1a\n" +
 	"\x16REASON_MAX_OPEN_ORDERS\x10k\x12\x1c\n" +
 	"\x18REASON_MAX_OPEN_NOTIONAL\x10l\x12\x17\n" +
-	"\x13REASON_MAX_POSITION\x10m\x12\x18\n" +
+	"\x13REASON_MAX_POSITION\x10m\x12\x17\n" +
+	"\x13REASON_MIN_NOTIONAL\x10n\x12\x18\n" +
 	"\x13REASON_DUPLICATE_ID\x10\xc8\x01\x12\x19\n" +
 	"\x14REASON_UNKNOWN_ORDER\x10\xc9\x01\x12\x14\n" +
 	"\x0fREASON_TOO_LATE\x10\xca\x01\x12\x1b\n" +

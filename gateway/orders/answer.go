@@ -1,0 +1,88 @@
+package orders
+
+import (
+	"fmt"
+
+	pb "tailgate/proto/gen/orderentry/v1"
+)
+
+// Answer is what an order, a replace or a cancel is answered with. Fields are those of proto orderentry.v1.SubmitOrderResponse.
+type Answer struct {
+	OrderID        uint64
+	Status         pb.OrderStatus
+	Reason         pb.Reason
+	Quantity       uint64
+	Filled         uint64
+	Leaves         uint64
+	LastPrice      int64
+	FilledNotional int64
+	Sequence       uint64 // 0 for a refusal that is not remembered
+	Epoch          uint32
+	Version        uint32
+	Duplicate      bool
+	ReceivedNs     int64
+
+	limit int64
+}
+
+// fill writes a first answer.
+func (s *State) fill(out *Answer, first *answer, receivedNs int64) {
+	*out = Answer{Sequence: first.sequence, Epoch: s.epoch, Reason: first.reason, ReceivedNs: receivedNs, limit: first.limit}
+	out.setQuantities(&first.quantities)
+}
+
+// answerOrder writes an order's first answer.
+func (s *State) answerOrder(out *Answer, o *order, number uint32) {
+	s.fill(out, &o.first, o.receivedNs)
+	out.OrderID = s.publicID(number)
+}
+
+func (a *Answer) setQuantities(q *quantities) {
+	a.Status, a.Quantity, a.Filled, a.Leaves = q.status, q.quantity, q.filled, q.leaves
+	a.LastPrice, a.FilledNotional, a.Version = q.lastPrice, q.notional, q.version
+}
+
+// refuse writes a refusal that is not remembered.
+func (s *State) refuse(out *Answer, c *Command, reason pb.Reason) {
+	*out = Answer{
+		Status: pb.OrderStatus_ORDER_STATUS_REJECTED, Reason: reason, Epoch: s.epoch,
+		ReceivedNs: c.ReceivedNs, limit: c.Verdict.Limit,
+	}
+}
+
+// Text says for a person why the command got this answer, with the figures that met; empty unless it was refused. It is the same for
+// a repetition. It allocates.
+func (a *Answer) Text(c *Command) string {
+	switch a.Reason {
+	case pb.Reason_REASON_UNSPECIFIED:
+		return ""
+	case pb.Reason_REASON_UNKNOWN_SYMBOL:
+		return fmt.Sprintf("no instrument has the symbol %s; ListInstruments names all", c.Symbol)
+	case pb.Reason_REASON_INSTRUMENT_NOT_OPEN:
+		return "the instrument takes no orders now; ListInstruments shows its state"
+	case pb.Reason_REASON_MAX_QUANTITY:
+		return fmt.Sprintf("quantity %d is above the limit of %d lots", c.Quantity, a.limit)
+	case pb.Reason_REASON_MAX_NOTIONAL:
+		return fmt.Sprintf("price %d x quantity %d is above the notional limit of %d", c.Price, c.Quantity, a.limit)
+	case pb.Reason_REASON_MIN_NOTIONAL:
+		return fmt.Sprintf("price %d x quantity %d is below the least notional of %d", c.Price, c.Quantity, a.limit)
+	case pb.Reason_REASON_PRICE_COLLAR:
+		return fmt.Sprintf("price %d is outside the price collar, which ends at %d", c.Price, a.limit)
+	case pb.Reason_REASON_DUPLICATE_ID:
+		id := c.ClientOrderID
+		if c.Kind != Submit {
+			id = c.RequestID
+		}
+		return fmt.Sprintf("id %s was used before for something else; take another id", id)
+	case pb.Reason_REASON_UNKNOWN_ORDER:
+		return fmt.Sprintf("the account has no order %s", c.ClientOrderID)
+	case pb.Reason_REASON_TOO_LATE:
+		return fmt.Sprintf("order %s has ended: %d of %d lots filled", c.ClientOrderID, a.Filled, a.Quantity)
+	case pb.Reason_REASON_QUANTITY_FILLED:
+		return fmt.Sprintf("the new total of %d lots is not above the %d lots filled already", c.Quantity, a.limit)
+	case pb.Reason_REASON_BOOK_FULL:
+		return "the book holds as many orders or price levels as it may; cancel some, or take what rests"
+	default:
+		return a.Reason.String()
+	}
+}
