@@ -1,0 +1,186 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// Entry is one record as replay sees it. Payload is valid only during the call.
+type Entry struct {
+	LSN, Term uint64
+	TimeNs    int64
+	Payload   []byte
+}
+
+// RecoveryReport says what was read.
+type RecoveryReport struct {
+	Segments   int    // read, the empty one included
+	Records    uint64 // entries replayed
+	LastLSN    uint64 // of the last entry; 0 for an empty log
+	DurableLSN uint64 // highest durable mark found
+	Term       uint64 // of the last entry or segment
+	Bytes      int64  // of entries and headers
+	// CleanClose: the log ends with a close mark.
+	CleanClose bool
+	// Torn is the torn tail, nil when there is none. Open and Cut have removed
+	// it, Verify has only seen it.
+	Torn *TornTail
+}
+
+// TornTail is what a crash left behind the last entry that can be believed.
+type TornTail struct {
+	File    string
+	Offset  int64  // in File, in bytes
+	LSN     uint64 // that would have begun there; it and all above are cut
+	Bytes   int64  // from Offset to the last byte that is not zero, later files included
+	Records uint64 // whole records among them, none of them ever released
+	Why     string
+}
+
+// String returns one line for a log or a terminal.
+func (r RecoveryReport) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d entries in %d segments, last LSN %d, term %d, durable mark %d", r.Records, r.Segments, r.LastLSN, r.Term, r.DurableLSN)
+	if r.CleanClose {
+		b.WriteString(", closed cleanly")
+	}
+	if t := r.Torn; t != nil {
+		fmt.Fprintf(&b, "; torn tail from LSN %d on at byte %d of %s: %s, %d bytes, %d whole records", t.LSN, t.Offset, t.File, t.Why, t.Bytes, t.Records)
+	}
+	return b.String()
+}
+
+// DamageError says where a log cannot be read that should be readable. It wraps
+// ErrDamaged.
+type DamageError struct {
+	File    string
+	Offset  int64  // in File, in bytes
+	LSN     uint64 // that should begin there
+	Durable uint64 // highest durable mark found anywhere in the log
+	Found   string // what is there instead
+	Why     string // why this cannot be the tail of a crash
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("%v: %s at byte %d, where LSN %d should begin: %s; this is not the torn tail of a crash, because %s. "+
+		"Restore the folder from a copy, or give up LSN %d and everything above with Cut",
+		ErrDamaged, e.File, e.Offset, e.LSN, e.Found, e.Why, e.LSN)
+}
+
+// Unwrap returns ErrDamaged.
+func (e *DamageError) Unwrap() error { return ErrDamaged }
+
+// recoverLog reads the log, cuts its torn tail, and puts what it has replayed on
+// the disk. The folder is locked.
+func recoverLog(opts Options, replay func(Entry) error) (RecoveryReport, error) {
+	s := scan{fs: opts.FS, dir: opts.Dir, visit: replay}
+	if err := s.run(); err != nil {
+		return s.report, err
+	}
+	if opts.Term < s.report.Term {
+		return s.report, fmt.Errorf("%w: this process has term %d, %s has term %d: another has taken over", ErrTerm, opts.Term, opts.Dir, s.report.Term)
+	}
+	if t := s.report.Torn; t != nil {
+		opts.Logger.Warn("journal tail cut", "file", t.File, "offset", t.Offset, "lsn", t.LSN, "bytes", t.Bytes, "records", t.Records, "why", t.Why)
+	}
+	return s.report, s.settle()
+}
+
+// Cut gives up the entry with the given LSN and everything above it, for good. It
+// is the operator's answer to a DamageError that no copy of the log can heal: what
+// it removes may have been acked. No process may have the log open. A nil fs is
+// the real one.
+func Cut(dir string, fs FS, lsn uint64) (RecoveryReport, error) {
+	if lsn == 0 {
+		return RecoveryReport{}, errors.New("journal: cut from LSN 0: LSNs begin at 1")
+	}
+	if fs == nil {
+		fs = osFS{}
+	}
+	lock, err := fs.Lock(filepath.Join(dir, lockName))
+	if err != nil {
+		return RecoveryReport{}, err
+	}
+	s := scan{fs: fs, dir: dir, limit: lsn}
+	err = s.run()
+	if err == nil {
+		err = s.settle()
+	}
+	return s.report, errors.Join(err, lock.Close())
+}
+
+// Verify reads the log in dir and calls visit, when it is not nil, for each entry.
+// It takes no lock and changes nothing, so it may run beside the process that
+// writes; what is being written at the moment then looks like a torn tail. A nil
+// fs is the real one. Damage is returned as *DamageError.
+func Verify(dir string, fs FS, visit func(Entry) error) (RecoveryReport, error) {
+	if fs == nil {
+		fs = osFS{}
+	}
+	s := scan{fs: fs, dir: dir, visit: visit, live: true}
+	err := s.run()
+	return s.report, err
+}
+
+// settle brings the disk to what the scan has believed: later files away, the last
+// one cut at its end, and everything above the durable mark on the disk.
+func (s *scan) settle() error {
+	for _, path := range s.prepared {
+		if err := s.fs.Remove(path); err != nil {
+			return fmt.Errorf("journal: remove a segment prepared by an earlier process: %w", err)
+		}
+	}
+	// From the end, so that a crash in between leaves a log without a hole.
+	for i := len(s.segs) - 1; i >= len(s.ends); i-- {
+		if err := s.fs.Remove(s.segs[i].path); err != nil {
+			return fmt.Errorf("journal: cut the tail: %w", err)
+		}
+		if err := s.fs.SyncDir(s.dir); err != nil {
+			return fmt.Errorf("journal: cut the tail: %w", err)
+		}
+	}
+	for i, end := range s.ends {
+		last := i == len(s.ends)-1
+		if !last && end.lastLSN <= s.report.DurableLSN {
+			continue
+		}
+		if err := s.settleFile(s.segs[i].path, end, last); err != nil {
+			return fmt.Errorf("journal: settle the tail: %w", err)
+		}
+	}
+	if err := s.fs.SyncDir(s.dir); err != nil {
+		return fmt.Errorf("journal: settle the tail: %w", err)
+	}
+	return nil
+}
+
+func (s *scan) settleFile(path string, end segmentEnd, truncate bool) (err error) {
+	f, err := s.fs.Open(path, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if truncate {
+		if err := f.Truncate(end.off); err != nil {
+			return err
+		}
+	}
+	// Above the mark the content is written again and not only synced: after a
+	// failed sync the kernel may hold pages it calls clean that never reached the
+	// disk, and a sync of those does nothing.
+	if end.lastLSN > s.report.DurableLSN {
+		buf := make([]byte, min(end.off, windowBytes))
+		for off := int64(0); off < end.off; off += int64(len(buf)) {
+			buf = buf[:min(int64(len(buf)), end.off-off)]
+			if _, err := f.ReadAt(buf, off); err != nil {
+				return err
+			}
+			if _, err := f.WriteAt(buf, off); err != nil {
+				return err
+			}
+		}
+	}
+	return f.Sync()
+}

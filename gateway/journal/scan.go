@@ -1,0 +1,310 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+)
+
+// scan reads all segments of a folder in order. It changes nothing.
+type scan struct {
+	fs    FS
+	dir   string
+	visit func(Entry) error
+	limit uint64 // stop before this LSN; 0 is none
+	live  bool   // somebody may be writing
+
+	segs     []segmentFile
+	prepared []string
+	ends     []segmentEnd // of the segments to keep, a prefix of segs
+	report   RecoveryReport
+	left     int64 // bytes behind the limit in the file that reached it
+
+	buf []byte // shared by all windows, one of which is open at a time
+}
+
+// segmentEnd is where what is to be kept of a segment ends.
+type segmentEnd struct {
+	off     int64 // behind the last record
+	lastLSN uint64
+	header  segmentHeader
+}
+
+// stop is where reading ended before the end of the log, and what lies behind.
+type stop struct {
+	seg    int
+	off    int64
+	found  string
+	headed bool     // the segment has a valid header
+	mode   SyncMode // from it
+	missed bool     // the file ends well, but the next one begins too late
+
+	durable uint64 // highest durable mark behind
+	bytes   int64  // from off to the last that is not zero, in all files
+	records uint64 // whole records behind in the same file
+	lsn     uint64 // of the first of them
+	later   string // a later segment that is not empty
+}
+
+// run reads the log into s.report and s.ends. It returns a *DamageError, an error
+// of the file system, or the error of visit.
+func (s *scan) run() error {
+	var err error
+	// The list is taken before anything is read: a segment is in it only if the
+	// one before is whole, even beside a writer.
+	if s.segs, s.prepared, err = listSegments(s.fs, s.dir); err != nil {
+		return err
+	}
+	s.buf = make([]byte, windowBytes)
+	if len(s.segs) > 0 && s.segs[0].first != 1 {
+		return &DamageError{File: s.segs[0].path, LSN: 1, Found: fmt.Sprintf("the first segment begins with LSN %d", s.segs[0].first),
+			Why: "segments are missing"}
+	}
+	for i := range s.segs {
+		if s.reached() {
+			break
+		}
+		s.report.Segments++
+		at, err := s.segment(i)
+		if err != nil {
+			return err
+		}
+		if at == nil && !s.reached() && i+1 < len(s.segs) && s.segs[i+1].first != s.next() {
+			at = &stop{seg: i, off: s.ends[i].off, headed: true, mode: s.ends[i].header.mode, missed: true,
+				found: fmt.Sprintf("nothing, and the next segment begins with LSN %d", s.segs[i+1].first)}
+		}
+		if at != nil {
+			return s.judge(at)
+		}
+	}
+	if s.limit != 0 {
+		return s.giveUp()
+	}
+	return nil
+}
+
+// next is the LSN that should come next.
+func (s *scan) next() uint64 { return s.report.LastLSN + 1 }
+
+func (s *scan) reached() bool { return s.limit != 0 && s.next() >= s.limit }
+
+// segment reads segment i. It adds to s.ends unless not even the header can be
+// kept, and returns where it stopped if that is not a clean end.
+func (s *scan) segment(i int) (at *stop, err error) {
+	w, err := openWindow(s.fs, s.segs[i].path, s.buf)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+
+	b, err := w.at(0, segmentHeaderBytes)
+	if err != nil {
+		return nil, err
+	}
+	header, bad := s.header(b, s.segs[i].first)
+	if bad != nil {
+		last, err := w.lastByte(0)
+		return &stop{seg: i, found: bad.Error(), bytes: last + 1}, err
+	}
+	s.report.CleanClose = false
+	s.report.DurableLSN = max(s.report.DurableLSN, header.durable)
+	s.report.Term = header.term
+	s.report.Bytes += segmentHeaderBytes
+	s.ends = append(s.ends, segmentEnd{segmentHeaderBytes, s.report.LastLSN, header})
+
+	off := int64(segmentHeaderBytes)
+	for !s.reached() {
+		r, n, err := w.record(off, header.salt)
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 || !s.follows(r) {
+			at = &stop{seg: i, off: off, headed: true, mode: header.mode}
+			if err := at.look(w, header.salt); err != nil || at.bytes == 0 {
+				return nil, err
+			}
+			if s.live && at.records > 0 {
+				// Beside a writer a record may be read half written. What proves
+				// that it is whole was read no earlier, so reading it once more
+				// must find it whole.
+				w.forget()
+				if r, n, err = w.record(off, header.salt); err != nil {
+					return nil, err
+				}
+			}
+			if n == 0 || !s.follows(r) {
+				at.found, err = describe(w, off, header.salt)
+				return at, err
+			}
+		}
+		if err := s.take(r); err != nil {
+			return nil, err
+		}
+		off += int64(n)
+		s.report.Bytes += int64(n)
+		s.ends[i] = segmentEnd{off, s.report.LastLSN, header}
+	}
+	last, err := w.lastByte(off)
+	s.left = last + 1 - off
+	return nil, err
+}
+
+// header decodes the header of the segment that should begin with LSN first.
+func (s *scan) header(b []byte, first uint64) (segmentHeader, error) {
+	h, err := decodeSegmentHeader(b)
+	switch {
+	case err != nil:
+		return h, err
+	case h.firstLSN != first:
+		return h, fmt.Errorf("segment header has first LSN %d", h.firstLSN)
+	case h.term < s.report.Term:
+		return h, fmt.Errorf("segment header has term %d after term %d", h.term, s.report.Term)
+	}
+	return h, nil
+}
+
+// follows reports whether r, which is whole, is what comes next.
+func (s *scan) follows(r record) bool {
+	switch {
+	case r.term < s.report.Term || s.report.CleanClose:
+		return false
+	case r.kind == kindCloseMark:
+		return r.lsn == s.report.LastLSN && r.durable == r.lsn
+	}
+	return r.lsn == s.next() && r.durable < r.lsn
+}
+
+// take counts r and shows it to the visitor.
+func (s *scan) take(r record) error {
+	s.report.DurableLSN = max(s.report.DurableLSN, r.durable)
+	s.report.Term = r.term
+	if r.kind == kindCloseMark {
+		s.report.CleanClose = true
+		return nil
+	}
+	s.report.LastLSN = r.lsn
+	s.report.Records++
+	if s.visit == nil {
+		return nil
+	}
+	return s.visit(Entry{LSN: r.lsn, Term: r.term, TimeNs: r.timeNs, Payload: r.payload})
+}
+
+// look counts what lies behind the stop in its file, w.
+func (at *stop) look(w *window, salt uint32) error {
+	last, err := w.lastByte(at.off)
+	if err != nil {
+		return err
+	}
+	at.bytes = last + 1 - at.off
+	for off := at.off; off <= last; {
+		r, n, err := w.record(off, salt)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			off++
+			continue
+		}
+		if at.records == 0 {
+			at.lsn = r.lsn
+		}
+		at.records++
+		at.durable = max(at.durable, r.durable)
+		off += int64(n)
+	}
+	return nil
+}
+
+// describe says what stands at off instead of the record that should.
+func describe(w *window, off int64, salt uint32) (string, error) {
+	r, n, err := w.record(off, salt)
+	if err != nil {
+		return "", err
+	}
+	if n > 0 {
+		return fmt.Sprintf("a whole record with LSN %d, term %d, mark %d", r.lsn, r.term, r.durable), nil
+	}
+	b, err := w.at(off, recordHeaderBytes)
+	if err != nil {
+		return "", err
+	}
+	switch n := recordLength(b); {
+	case blank(b):
+		return "zeros, with other bytes behind them", nil
+	case len(b) < recordHeaderBytes:
+		return fmt.Sprintf("the end of the file after %d bytes of a record header", len(b)), nil
+	case n == 0:
+		return "bytes that are no record header", nil
+	case off+int64(n) > w.size:
+		return fmt.Sprintf("a record of %d bytes that reaches past the end of the file", n), nil
+	default:
+		return fmt.Sprintf("a record of %d bytes whose CRC32C is wrong", n), nil
+	}
+}
+
+// lookLater adds what the segments after seg hold.
+func (s *scan) lookLater(at *stop) error {
+	for _, seg := range s.segs[at.seg+1:] {
+		w, err := openWindow(s.fs, seg.path, s.buf)
+		if err != nil {
+			return err
+		}
+		b, err := w.at(0, segmentHeaderBytes)
+		if err != nil {
+			return errors.Join(err, w.close())
+		}
+		header, bad := decodeSegmentHeader(b)
+		last, err := w.lastByte(0)
+		if err := errors.Join(err, w.close()); err != nil {
+			return err
+		}
+		at.bytes += last + 1
+		if bad == nil {
+			at.durable = max(at.durable, header.durable)
+		}
+		if at.later == "" && (bad == nil || last >= segmentHeaderBytes) {
+			at.later = seg.path
+		}
+	}
+	return nil
+}
+
+// judge decides whether the log was torn at the stop or damaged. The package
+// comment has the argument.
+func (s *scan) judge(at *stop) error {
+	if err := s.lookLater(at); err != nil {
+		return err
+	}
+	s.report.CleanClose = false
+	s.report.DurableLSN = max(s.report.DurableLSN, at.durable)
+	why := ""
+	switch {
+	case s.next() <= s.report.DurableLSN:
+		why = fmt.Sprintf("a later durable mark says that everything up to LSN %d had reached the disk", s.report.DurableLSN)
+	case at.later != "":
+		why = fmt.Sprintf("the later segment %s was begun only when everything before it was written", at.later)
+	case !at.headed && at.bytes > segmentHeaderBytes:
+		why = "no byte is behind a segment header before the header is written"
+	case at.records > 0 && at.mode != SyncAlways:
+		why = fmt.Sprintf("whole records from LSN %d on lie behind it, and under sync mode %v a dying process leaves none (a power cut may: this mode promises nothing then)", at.lsn, at.mode)
+	}
+	if why != "" {
+		return &DamageError{File: s.segs[at.seg].path, Offset: at.off, LSN: s.next(), Durable: s.report.DurableLSN, Found: at.found, Why: why}
+	}
+	s.report.Torn = &TornTail{File: s.segs[at.seg].path, Offset: at.off, LSN: s.next(), Bytes: at.bytes, Records: at.records, Why: at.found}
+	return nil
+}
+
+// giveUp notes what Cut leaves out, if anything: what lies behind the last end.
+func (s *scan) giveUp() error {
+	at := &stop{seg: len(s.ends) - 1, bytes: s.left}
+	if err := s.lookLater(at); err != nil || at.bytes == 0 {
+		return err
+	}
+	s.report.CleanClose = false
+	s.report.Torn = &TornTail{File: s.segs[max(0, at.seg)].path, LSN: s.limit, Bytes: at.bytes, Why: "given up by Cut"}
+	if at.seg >= 0 {
+		s.report.Torn.Offset = s.ends[at.seg].off
+	}
+	return nil
+}
