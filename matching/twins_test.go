@@ -183,6 +183,9 @@ func (f *flow) spoil(cmd *matching.Command) {
 // MATCHING_DIFF_MESSAGES sets how many messages each flow has.
 func TestTwins(t *testing.T) {
 	messages := 50_000
+	if raceEnabled {
+		messages = 5_000
+	}
 	if text := os.Getenv("MATCHING_DIFF_MESSAGES"); text != "" {
 		var err error
 		if messages, err = strconv.Atoi(text); err != nil || messages < 1 {

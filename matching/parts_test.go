@@ -1,0 +1,153 @@
+package matching
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"pgregory.net/rapid"
+)
+
+// The parts of the engine against the standard library's, on inputs that the
+// engine's own tests would need luck to make.
+
+// Keys that share long prefixes, and keys from anywhere.
+func anyKey() *rapid.Generator[uint64] {
+	return rapid.Custom(func(t *rapid.T) uint64 {
+		key := rapid.Uint64Range(0, 3).Draw(t, "low")
+		for range rapid.IntRange(0, 3).Draw(t, "digits") {
+			key ^= rapid.Uint64Range(1, 63).Draw(t, "digit") << rapid.SampledFrom([]int{0, 6, 12, 30, 54, 60}).Draw(t, "shift")
+		}
+		return key
+	})
+}
+
+func TestLevelStoreIsASortedMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const size = 24
+		s := newLevelStore(size)
+		root := none
+		model := map[uint64]uint32{}
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			key := anyKey().Draw(t, "key")
+			index, present := model[key]
+			if got := s.find(root, key); got != index {
+				t.Fatalf("find(%#x) is %d, want %d", key, got, index)
+			}
+			switch {
+			case present && rapid.Bool().Draw(t, "remove"):
+				s.remove(&root, key)
+				delete(model, key)
+			case present || len(model) < size:
+				got := s.place(&root, key)
+				if present && got != index || s.levels.at(got).key != key {
+					t.Fatalf("place(%#x) gave level %d with key %#x, had %d", key, got, s.levels.at(got).key, index)
+				}
+				model[key] = got
+			}
+			keys := slices.Sorted(maps.Keys(model))
+			if s.levels.used() != len(keys) || s.nodes.used() >= max(1, len(keys)) {
+				t.Fatalf("%d keys take %d levels and %d nodes", len(keys), s.levels.used(), s.nodes.used())
+			}
+			want := none
+			if len(keys) > 0 {
+				want = model[keys[0]]
+			}
+			if got := s.first(root); got != want {
+				t.Fatalf("first is level %d, want %d", got, want)
+			}
+			probe := anyKey().Draw(t, "probe")
+			want = none
+			if i, found := slices.BinarySearch(keys, probe); found && i+1 < len(keys) {
+				want = model[keys[i+1]]
+			} else if !found && i < len(keys) {
+				want = model[keys[i]]
+			}
+			if got := s.after(root, probe); got != want {
+				t.Fatalf("after(%#x) is level %d, want %d; keys %#x", probe, got, want, keys)
+			}
+		}
+	})
+}
+
+func TestKeysSortBestFirst(t *testing.T) {
+	prices := []int64{MinPrice, -65, -64, -1, 0, 1, 63, 64, MaxPrice}
+	for i, a := range prices {
+		for j, b := range prices {
+			if got, want := cmp.Compare(keyOf(Sell, a), keyOf(Sell, b)), cmp.Compare(i, j); got != want {
+				t.Errorf("sells at %d and %d compare as %d", a, b, got)
+			}
+			if got, want := cmp.Compare(keyOf(Buy, a), keyOf(Buy, b)), cmp.Compare(j, i); got != want {
+				t.Errorf("buys at %d and %d compare as %d", a, b, got)
+			}
+		}
+		for _, side := range []Side{Buy, Sell} {
+			if got := priceOf(side, keyOf(side, a)); got != a {
+				t.Errorf("%v at %d comes back as %d", side, a, got)
+			}
+		}
+	}
+}
+
+// A table of 16 slots in which ids crowd and wrap around the end.
+func TestIDTableIsAMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const size = 8
+		table := newIDTable(size)
+		model := map[uint64]uint32{}
+		for step := range rapid.IntRange(1, 200).Draw(t, "steps") {
+			id := rapid.Uint64Range(0, 30).Draw(t, "id")
+			if _, present := model[id]; present {
+				table.remove(id)
+				delete(model, id)
+			} else if len(model) < size {
+				table.insert(id, uint32(step+1))
+				model[id] = uint32(step + 1)
+			}
+			for id := range uint64(32) {
+				if got := table.find(id); got != model[id] {
+					t.Fatalf("find(%d) is %d, want %d", id, got, model[id])
+				}
+			}
+		}
+	})
+}
+
+// Ids as gateways make them must not crowd: at half load the longest run of
+// used slots stays short.
+func TestIDTableSpreads(t *testing.T) {
+	const size = 1 << 14
+	for name, id := range map[string]func(i uint64) uint64{
+		"sequential":         func(i uint64) uint64 { return i },
+		"from a high base":   func(i uint64) uint64 { return 1<<63 + i },
+		"strided":            func(i uint64) uint64 { return i << 16 },
+		"shard in high bits": func(i uint64) uint64 { return i%16<<56 | i/16 },
+		"high bits only":     func(i uint64) uint64 { return i << 50 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := newIDTable(size)
+			for i := range uint64(size) {
+				table.insert(id(i), uint32(i+1))
+			}
+			longest, run := 0, 0
+			for _, slot := range table.slots {
+				if run++; slot.index == none {
+					run = 0
+				}
+				longest = max(longest, run)
+			}
+			// Random ids at load 1/2 give runs of a few dozen; a bad hash gives thousands.
+			if longest > 200 {
+				t.Errorf("%d slots in a row are used", longest)
+			}
+		})
+	}
+}
+
+func TestRecordsFitTheirCacheLines(t *testing.T) {
+	if size := unsafe.Sizeof(Event{}); size != 64 {
+		t.Errorf("an event takes %d bytes, its comment says one line of 64", size)
+	}
+}
