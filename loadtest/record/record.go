@@ -1,0 +1,282 @@
+package record
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"tailgate/loadtest/stats"
+)
+
+// Fate is how a request ended.
+type Fate uint8
+
+// The fates. offered = the sum of all.
+const (
+	OK       Fate = iota // acknowledged
+	Rejected             // answered with a business or order reason
+	Refused              // a fault that says NOT_PROCESSED
+	TimedOut             // no answer within the request's time
+	Errors               // a fault with outcome UNKNOWN, or an answer that was wrong
+	Unsent               // due, but never given to a connection: none was open, or no place in flight came free
+	fates
+)
+
+// Answered reports whether a request with this fate has a latency.
+func (f Fate) Answered() bool { return f <= Rejected }
+
+// String is the name in run.json.
+func (f Fate) String() string {
+	return [fates]string{"ok", "rejected", "refused", "timed_out", "errors", "unsent"}[f]
+}
+
+// Fates lists them in the order of the accounts.
+var Fates = [fates]Fate{OK, Rejected, Refused, TimedOut, Errors, Unsent}
+
+// Times are the latencies of one answered request. None is negative.
+type Times struct {
+	Response   time.Duration // intended to done
+	Service    time.Duration // call to done, less CreditWait
+	Lag        time.Duration // intended to call
+	CreditWait time.Duration // for the receiver's credit and for a place in flight
+	Server     time.Duration // between the gateway's own stamps
+	HasServer  bool          // whether Server was stamped
+}
+
+// Resolution and range of a recorder. Values are kept to three significant digits, and below 16 µs to 8 ns: the histogram's unit is the
+// power of two below lowestDiscernible. The range is the greatest bound of an objective.
+const (
+	lowestDiscernible  = 10 // nanoseconds
+	significantFigures = 3
+	MaxValue           = stats.MaxBound
+)
+
+// MaxNotes bounds the distinct texts of what went wrong that a shard keeps; further ones are counted as "other".
+const MaxNotes = 8
+
+// series is one latency, counted. The exact figures stand beside the histogram, which rounds.
+type series struct {
+	histogram *hdrhistogram.Histogram
+	exact     stats.Exact
+}
+
+func newSeries() series {
+	return series{histogram: hdrhistogram.New(lowestDiscernible, int64(MaxValue), significantFigures)}
+}
+
+func (s *series) add(d time.Duration) error {
+	if d > MaxValue {
+		return fmt.Errorf("%v is above %v, the most that is kept", d, MaxValue)
+	}
+	if err := s.histogram.RecordValue(int64(d)); err != nil {
+		return err
+	}
+	if s.histogram.TotalCount() == 1 || d < s.exact.Min {
+		s.exact.Min = d
+	}
+	s.exact.Max = max(s.exact.Max, d)
+	s.exact.Sum += float64(d)
+	return nil
+}
+
+func (s *series) merge(from *series) error {
+	if from.histogram.TotalCount() == 0 {
+		return nil
+	}
+	if s.histogram.TotalCount() == 0 || from.exact.Min < s.exact.Min {
+		s.exact.Min = from.exact.Min
+	}
+	s.exact.Max = max(s.exact.Max, from.exact.Max)
+	s.exact.Sum += from.exact.Sum
+	if dropped := s.histogram.Merge(from.histogram); dropped > 0 {
+		return fmt.Errorf("record: %d samples were lost when shards were merged", dropped)
+	}
+	return nil
+}
+
+func (s *series) distribution(lost int64) (stats.Distribution, error) {
+	var buckets []stats.Bucket
+	for _, bar := range s.histogram.Distribution() {
+		if bar.Count > 0 {
+			buckets = append(buckets, stats.Bucket{Value: time.Duration(bar.To), Count: bar.Count})
+		}
+	}
+	return stats.NewDistribution(buckets, s.exact, lost)
+}
+
+// Shard records for some of the clients. Safe for concurrent use; a client that has one for itself finds its lock free.
+type Shard struct {
+	mu       sync.Mutex
+	counts   [fates]int64
+	busy     time.Duration // sum of intended-to-end over all fates
+	response series
+	service  series
+	lag      series
+	credit   series
+	server   series
+	notes    map[string]int64
+	err      error // first value that could not be recorded
+}
+
+// Recorder is the shards of one cell.
+type Recorder struct{ shards []Shard }
+
+// New returns a recorder with the given number of shards, at least one. A shard holds five histograms of about 250 KB.
+func New(shards int) *Recorder {
+	r := &Recorder{shards: make([]Shard, max(shards, 1))}
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.response, s.service, s.lag, s.credit, s.server = newSeries(), newSeries(), newSeries(), newSeries(), newSeries()
+		s.notes = make(map[string]int64)
+	}
+	return r
+}
+
+// Shard returns the shard of a client; clients are spread over them evenly.
+func (r *Recorder) Shard(client int) *Shard { return &r.shards[client%len(r.shards)] }
+
+// Answered records a request with an answer; fate is OK or Rejected. A time out of range (negative, or above [MaxValue]) fails the whole
+// recording, see [Recorder.Result].
+func (s *Shard) Answered(fate Fate, t Times) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[fate]++
+	s.busy += t.Response
+	s.keep(s.response.add(t.Response), "response time")
+	s.keep(s.service.add(t.Service), "service time")
+	s.keep(s.lag.add(t.Lag), "lag")
+	s.keep(s.credit.add(t.CreditWait), "credit wait")
+	if t.HasServer {
+		s.keep(s.server.add(t.Server), "server time")
+	}
+}
+
+// Lost records a request without an answer and how long it took to know.
+func (s *Shard) Lost(fate Fate, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[fate]++
+	s.busy += took
+}
+
+// Note counts a text beside the fates: the reason of a rejection, the text of a fault, what was wrong with an answer.
+func (s *Shard) Note(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.notes[text]; !known && len(s.notes) >= MaxNotes {
+		text = "other"
+	}
+	s.notes[text]++
+}
+
+func (s *Shard) keep(err error, what string) {
+	if err != nil && s.err == nil {
+		s.err = fmt.Errorf("record: %s: %w", what, err)
+	}
+}
+
+// Counts is the number of requests by fate.
+type Counts [fates]int64
+
+// Offered is the number of all requests that were due.
+func (c Counts) Offered() int64 {
+	var n int64
+	for _, v := range c {
+		n += v
+	}
+	return n
+}
+
+// Answered is the number of requests with an answer.
+func (c Counts) Answered() int64 { return c[OK] + c[Rejected] }
+
+// Lost is the number of requests without one.
+func (c Counts) Lost() int64 { return c.Offered() - c.Answered() }
+
+// Result is a whole cell.
+type Result struct {
+	Counts     Counts
+	Busy       time.Duration      // sum of the time from intended to answer, or to the end without one, over all requests
+	Response   stats.Distribution // lost requests are infinitely late in it
+	Admitted   stats.Distribution // response time of the acknowledged and rejected alone
+	Service    stats.Distribution
+	Lag        stats.Distribution
+	CreditWait stats.Distribution
+	Server     stats.Distribution
+	Notes      map[string]int64
+}
+
+// Result merges the shards. It may run while shards still record; each shard is then taken as it is at one moment. The error names the
+// first value that was out of range: nothing of such a recording can be trusted.
+func (r *Recorder) Result() (Result, error) {
+	total := New(1)
+	sum := &total.shards[0]
+	result := Result{Notes: make(map[string]int64)}
+	for i := range r.shards {
+		if err := sum.take(&r.shards[i]); err != nil {
+			return Result{}, err
+		}
+	}
+	result.Counts, result.Busy, result.Notes = sum.counts, sum.busy, sum.notes
+	for _, part := range []struct {
+		series *series
+		lost   int64
+		to     *stats.Distribution
+	}{
+		{&sum.response, result.Counts.Lost(), &result.Response},
+		{&sum.response, 0, &result.Admitted},
+		{&sum.service, 0, &result.Service},
+		{&sum.lag, 0, &result.Lag},
+		{&sum.credit, 0, &result.CreditWait},
+		{&sum.server, 0, &result.Server},
+	} {
+		d, err := part.series.distribution(part.lost)
+		if err != nil {
+			return Result{}, err
+		}
+		*part.to = d
+	}
+	return result, nil
+}
+
+// take adds what another shard has. Only the other's lock is held: s belongs to the caller alone.
+func (s *Shard) take(from *Shard) error {
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	if from.err != nil {
+		return from.err
+	}
+	for i, n := range from.counts {
+		s.counts[i] += n
+	}
+	s.busy += from.busy
+	for text, n := range from.notes {
+		s.notes[text] += n
+	}
+	for _, pair := range [][2]*series{
+		{&s.response, &from.response},
+		{&s.service, &from.service},
+		{&s.lag, &from.lag},
+		{&s.credit, &from.credit},
+		{&s.server, &from.server},
+	} {
+		if err := pair[0].merge(pair[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Offered is the number of requests recorded so far. Safe while shards record.
+func (r *Recorder) Offered() int64 {
+	var n int64
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		n += Counts(s.counts).Offered()
+		s.mu.Unlock()
+	}
+	return n
+}
