@@ -1,0 +1,254 @@
+package journal_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"tailgate/gateway/journal"
+)
+
+var modes = []journal.SyncMode{journal.SyncOff, journal.SyncOS, journal.SyncAlways}
+
+func memOptions(fs *memFS, mode journal.SyncMode) journal.Options {
+	return journal.Options{Dir: "/log", Sync: mode, FS: fs,
+		SegmentBytes: journal.MinSegmentBytes, MaxPendingBytes: journal.MinMaxPendingBytes}
+}
+
+// scriptSizes are the payloads of a script: enough for several segments, with
+// records of every alignment and some of several pages.
+var scriptSizes = []int{0, 1, 96, 30_000, 4096, 500, 40_000, 96, 65_536, 20_000, 7, 33_000, 60_000, 96, 48_000, 3, 50_000, 96, 96}
+
+// play runs one process: open, append and commit, close. While a file is being
+// synced two more entries come in, so that groups overlap. It returns when the
+// journal is closed; errors of the journal are the caller's to expect.
+func play(fs *memFS, opts journal.Options, h *history) error {
+	opts.FS = fs
+	j, got, _, err := collect(opts)
+	if err != nil {
+		return err
+	}
+	if err := equal(got, h.entries); err != nil {
+		return errors.Join(err, j.Close())
+	}
+	var inSync atomic.Int32
+	inner := fs.intercept(nil)
+	fs.intercept(func(c call) *fault {
+		if c.op == "sync" && opts.Sync == journal.SyncAlways && inSync.Add(1) <= 8 {
+			if taken, _ := h.append(j, opts.Term, 300); taken {
+				h.commit(j)
+			}
+		}
+		if inner == nil {
+			return nil
+		}
+		return inner(c)
+	})
+	defer fs.intercept(inner)
+	for i, size := range scriptSizes {
+		if _, err := h.append(j, opts.Term, size); err != nil {
+			continue
+		}
+		if i%3 != 1 {
+			h.commit(j)
+			synctest.Wait()
+		}
+	}
+	h.commit(j)
+	synctest.Wait()
+	return errors.Join(j.Close(), h.settled())
+}
+
+// TestKill stops the process at every call it makes to the file system, with the
+// call done not at all or, for a write, up to some byte.
+func TestKill(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(1, uint64(mode)))
+				fs, h := newMemFS(), newHistory()
+				images := 0
+				fs.intercept(func(c call) *fault {
+					entries, acked := h.snapshot()
+					if mode == journal.SyncOff {
+						acked = 0 // no promise
+					}
+					for range 3 {
+						images++
+						kept := 0
+						if c.op == "write" {
+							kept = rng.IntN(len(c.data) + 1)
+						}
+						after := fs.killed(&c, kept)
+						survives(t, after, memOptions(nil, mode), entries, acked, rng)
+						if t.Failed() {
+							t.Fatalf("killed at call %d: %s %s, %d of %d bytes", c.n, c.op, c.path, kept, len(c.data))
+						}
+					}
+					return nil
+				})
+				if err := play(fs, memOptions(nil, mode), h); err != nil {
+					t.Fatal(err)
+				}
+				if images < 60 || len(fs.segments()) < 4 {
+					t.Fatalf("only %d images and %d segments: the script is too short", images, len(fs.segments()))
+				}
+			})
+		})
+	}
+}
+
+// TestPowerCut cuts the power at every call of a journal under SyncAlways: every
+// released entry is there, whatever part of the rest is.
+func TestPowerCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(2, 2))
+		fs, h := newMemFS(), newHistory()
+		fs.intercept(func(c call) *fault {
+			entries, acked := h.snapshot()
+			for range 12 {
+				survives(t, fs.powerCut(rng), memOptions(nil, journal.SyncAlways), entries, acked, rng)
+				if t.Failed() {
+					t.Fatalf("power cut at call %d: %s %s", c.n, c.op, c.path)
+				}
+			}
+			return nil
+		})
+		if err := play(fs, memOptions(nil, journal.SyncAlways), h); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestPowerCutWithoutPromise cuts the power under the other modes. Nothing is
+// promised but honesty: a prefix, or an error that names the place. Below the
+// durable mark nothing may be missing, and Cut makes the log usable.
+func TestPowerCutWithoutPromise(t *testing.T) {
+	for _, mode := range []journal.SyncMode{journal.SyncOff, journal.SyncOS} {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(3, uint64(mode)))
+				fs, h := newMemFS(), newHistory()
+				var refused, opened int
+				fs.intercept(func(c call) *fault {
+					entries, _ := h.snapshot()
+					for range 8 {
+						after := fs.powerCut(rng)
+						opts := memOptions(after, mode)
+						j, got, _, err := collect(opts)
+						if damage := (*journal.DamageError)(nil); errors.As(err, &damage) {
+							refused++
+							if damage.LSN <= damage.Durable {
+								t.Errorf("LSN %d is lost below the durable mark %d: %v", damage.LSN, damage.Durable, err)
+							}
+							if _, err := journal.Cut(opts.Dir, after, damage.LSN); err != nil {
+								t.Errorf("cut: %v", err)
+							}
+							j, got, _, err = collect(opts)
+							if err != nil {
+								t.Errorf("open after cut: %v", err)
+								continue
+							}
+						} else if err != nil {
+							t.Errorf("open: %v", err)
+							continue
+						} else {
+							opened++
+						}
+						if err := errors.Join(equal(got, entries[:min(len(got), len(entries))]), j.Close()); err != nil {
+							t.Error(err)
+						}
+					}
+					if t.Failed() {
+						t.Fatalf("power cut at call %d: %s %s", c.n, c.op, c.path)
+					}
+					return nil
+				})
+				if err := play(fs, memOptions(nil, mode), h); err != nil {
+					t.Fatal(err)
+				}
+				if refused == 0 || opened == 0 {
+					t.Fatalf("%d refused, %d opened: the cuts are all alike", refused, opened)
+				}
+			})
+		})
+	}
+}
+
+// TestFaults fails every call of a process in turn, once or from then on, and lets
+// the process go on as long as it can. Then it dies, or the power goes.
+func TestFaults(t *testing.T) {
+	kinds := []struct {
+		name string
+		err  error
+	}{{"EIO", syscall.EIO}, {"ENOSPC", syscall.ENOSPC}}
+	for _, mode := range modes {
+		for _, kind := range kinds {
+			for _, lasting := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%v/%s/lasting=%v", mode, kind.name, lasting), func(t *testing.T) {
+					reached := true
+					for k := 1; reached && !t.Failed(); k++ {
+						synctest.Test(t, func(t *testing.T) {
+							reached = faultAt(t, mode, k, kind.err, lasting)
+						})
+					}
+				})
+			}
+		}
+	}
+}
+
+// faultAt reports whether the process came as far as call k.
+func faultAt(t *testing.T, mode journal.SyncMode, k int, fail error, lasting bool) (reached bool) {
+	rng := rand.New(rand.NewPCG(4, uint64(k)))
+	// A log with a torn tail, so that recovery has something to do.
+	fs, h := newMemFS(), newHistory()
+	if err := play(fs, memOptions(nil, mode), h); err != nil {
+		t.Fatal(err)
+	}
+	last := fs.segments()[len(fs.segments())-1]
+	data := fs.content(last)
+	end := len(bytes.TrimRight(data, "\x00"))
+	copy(data[end+9:], "torn")
+	entries, _ := h.snapshot()
+	fs.calls = 0
+
+	h = newHistory()
+	h.entries = entries
+	h.acked = uint64(len(entries))
+	fs.intercept(func(c call) *fault {
+		if c.n < k || c.n > k && !lasting {
+			return nil
+		}
+		reached = true
+		kept := 0
+		if c.op == "write" {
+			kept = rng.IntN(len(c.data))
+		}
+		return &fault{fmt.Errorf("%s %s: %w", c.op, c.path, fail), kept}
+	})
+	_ = play(fs, memOptions(nil, mode), h)
+	fs.intercept(nil)
+	if h.err != nil {
+		t.Error(h.err)
+	}
+	entries, acked := h.snapshot()
+	if mode == journal.SyncOff {
+		acked = 0
+	}
+	survives(t, fs.killed(nil, 0), memOptions(nil, mode), entries, acked, rng)
+	if mode == journal.SyncAlways {
+		for range 3 {
+			survives(t, fs.powerCut(rng), memOptions(nil, mode), entries, acked, rng)
+		}
+	}
+	if t.Failed() {
+		t.Fatalf("with %v at call %d", fail, k)
+	}
+	return reached
+}

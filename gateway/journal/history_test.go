@@ -1,0 +1,144 @@
+package journal_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"tailgate/gateway/journal"
+)
+
+// history is what a test did to a journal and what it was promised.
+type history struct {
+	sequencer sync.Mutex // one caller of Append at a time
+
+	mu      sync.Mutex
+	entries []journal.Entry
+	acked   uint64 // highest mark released without an error
+	pending map[uint64]int
+	err     error // the first broken promise of Release
+}
+
+func newHistory() *history { return &history{pending: map[uint64]int{}} }
+
+// append appends the next entry, with size bytes, and reports whether it was taken.
+func (h *history) append(j *journal.Journal, term uint64, size int) (bool, error) {
+	h.sequencer.Lock()
+	defer h.sequencer.Unlock()
+	h.mu.Lock()
+	n := uint64(len(h.entries) + 1)
+	e := journal.Entry{LSN: n, Term: term, TimeNs: int64(n) << 20, Payload: payload(n, size)}
+	h.entries = append(h.entries, e)
+	h.mu.Unlock()
+
+	lsn, err := j.Append(e.TimeNs, e.Payload)
+	if err != nil {
+		h.mu.Lock()
+		h.entries = h.entries[:n-1]
+		h.mu.Unlock()
+		return false, err
+	}
+	if lsn != n {
+		return true, fmt.Errorf("LSN %d, want %d", lsn, n)
+	}
+	return true, nil
+}
+
+// commit commits everything appended so far.
+func (h *history) commit(j *journal.Journal) {
+	h.mu.Lock()
+	mark := uint64(len(h.entries))
+	h.pending[mark]++
+	h.mu.Unlock()
+	failed := j.Err() != nil
+	j.Commit(waiterFunc(func(got uint64, err error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.pending[got]--; h.pending[got] < 0 {
+			h.err = fmt.Errorf("mark %d released more often than committed", got)
+		}
+		if err == nil && failed {
+			h.err = fmt.Errorf("mark %d acked after the journal had failed", got)
+		}
+		if err == nil {
+			h.acked = max(h.acked, got)
+		}
+	}), mark)
+}
+
+type waiterFunc func(mark uint64, err error)
+
+func (f waiterFunc) Release(mark uint64, err error) { f(mark, err) }
+
+// snapshot returns what was appended and what was acked up to now.
+func (h *history) snapshot() (entries []journal.Entry, acked uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.entries), h.acked
+}
+
+// settled reports a promise broken by Release, a missing one included.
+func (h *history) settled() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for mark, n := range h.pending {
+		if n != 0 && h.err == nil {
+			h.err = fmt.Errorf("mark %d was not released", mark)
+		}
+	}
+	return h.err
+}
+
+// collect opens the journal and returns what it replays.
+func collect(opts journal.Options) (*journal.Journal, []journal.Entry, journal.RecoveryReport, error) {
+	var got []journal.Entry
+	j, report, err := journal.Open(opts, func(e journal.Entry) error {
+		e.Payload = slices.Clone(e.Payload)
+		got = append(got, e)
+		return nil
+	})
+	return j, got, report, err
+}
+
+// survives opens what a crash left in fs and checks it: a prefix of entries, with
+// every acked one, on which a new process can build. What the new process is
+// promised must survive a power cut in turn.
+func survives(t *testing.T, fs *memFS, opts journal.Options, entries []journal.Entry, acked uint64, rng *rand.Rand) {
+	t.Helper()
+	opts.FS = fs
+	j, got, report, err := collect(opts)
+	if err != nil {
+		t.Errorf("open: %v", err)
+		return
+	}
+	if len(got) > len(entries) || uint64(len(got)) < acked {
+		t.Errorf("%d entries after the crash, %d acked, %d appended; %v", len(got), acked, len(entries), report)
+	} else if err := equal(got, entries[:len(got)]); err != nil {
+		t.Errorf("after the crash: %v", err)
+	}
+	h := newHistory()
+	h.entries = got
+	if _, err := h.append(j, opts.Term, 100); err != nil {
+		t.Errorf("append after the crash: %v", err)
+	}
+	h.commit(j)
+	if err := j.Close(); err != nil {
+		t.Errorf("close after the crash: %v", err)
+	}
+	if err := h.settled(); err != nil {
+		t.Error(err)
+	}
+	want := h.entries
+	opts.FS = fs.powerCut(rng) // Close promises the disk in every mode
+	j, got, report, err = collect(opts)
+	if err != nil {
+		t.Errorf("open after close and power cut: %v", err)
+		return
+	}
+	if err := errors.Join(equal(got, want), j.Close()); err != nil || !report.CleanClose {
+		t.Errorf("after close and power cut: %v; %v", err, report)
+	}
+}
