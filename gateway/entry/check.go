@@ -1,0 +1,165 @@
+package entry
+
+import (
+	"tailgate/gateway/orders"
+	"tailgate/matching"
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+)
+
+// The checks of this file are the rules that stand in the proto as buf.validate options, written by hand because the hot path has no
+// time for interpreting them; a property test holds the two equal. They also fill the command.
+
+// Bounds of the contract that the proto states.
+const (
+	maxPrice     = 1 << 62 // ticks, either way
+	maxPageSize  = 1000
+	pageSize     = 100 // when page_size is 0
+	maxTokenSize = 64
+	maxDepth     = 5000
+	depth        = 10 // when depth is 0
+	maxTag       = 1 << 20
+)
+
+// The contract's numbers are the engine's: a conversion is enough. Each line fails to compile when they differ.
+var (
+	_ = [1]struct{}{}[pb.Side_SIDE_BUY-pb.Side(matching.Buy)]
+	_ = [1]struct{}{}[pb.Side_SIDE_SELL-pb.Side(matching.Sell)]
+	_ = [1]struct{}{}[pb.OrderType_ORDER_TYPE_LIMIT-pb.OrderType(matching.Limit)]
+	_ = [1]struct{}{}[pb.OrderType_ORDER_TYPE_MARKET-pb.OrderType(matching.Market)]
+	_ = [1]struct{}{}[pb.TimeInForce_TIME_IN_FORCE_DAY-pb.TimeInForce(matching.Day)]
+	_ = [1]struct{}{}[pb.TimeInForce_TIME_IN_FORCE_GTC-pb.TimeInForce(matching.GoodTillCancel)]
+	_ = [1]struct{}{}[pb.TimeInForce_TIME_IN_FORCE_IOC-pb.TimeInForce(matching.ImmediateOrCancel)]
+)
+
+// unimplemented refuses what the contract has and this version does not offer: a field, or a whole operation.
+func unimplemented(field, what string) error {
+	f := transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "%s is part of the contract and not offered by this version", what)
+	f.Field = field
+	return f
+}
+
+// checkSubmit holds a new order to the contract and fills the command from it.
+func checkSubmit(r *pb.SubmitOrderRequest, c *orders.Command) error {
+	var ok bool
+	if c.ClientOrderID, ok = orders.ParseID(r.GetClientOrderId()); !ok {
+		return badID("client_order_id", 1)
+	}
+	if c.Symbol, ok = orders.ParseSymbol(r.GetSymbol()); !ok {
+		return badSymbol()
+	}
+	if r.GetSide() != pb.Side_SIDE_BUY && r.GetSide() != pb.Side_SIDE_SELL {
+		return transports.Malformed("side", "must be SIDE_BUY or SIDE_SELL, is %s", r.GetSide())
+	}
+	c.Side = matching.Side(r.GetSide())
+	if err := checkQuantity(r.GetQuantity()); err != nil {
+		return err
+	}
+	c.Quantity = r.GetQuantity()
+	switch r.GetType() {
+	case pb.OrderType_ORDER_TYPE_LIMIT:
+		if err := checkPrice(r.GetPrice()); err != nil {
+			return err
+		}
+	case pb.OrderType_ORDER_TYPE_MARKET:
+		if r.GetPrice() != 0 {
+			return transports.Malformed("price", "a market order carries no price, this has %d", r.GetPrice())
+		}
+	default:
+		return transports.Malformed("type", "must be ORDER_TYPE_LIMIT or ORDER_TYPE_MARKET, is %s", r.GetType())
+	}
+	c.Type = matching.OrderType(r.GetType())
+	c.Price = r.GetPrice()
+	if err := checkTimeInForce(r, c); err != nil {
+		return err
+	}
+	if r.GetDisplayQuantity() != 0 && r.GetDisplayQuantity() >= r.GetQuantity() {
+		return transports.Malformed("display_quantity", "must be below quantity (%d), is %d", r.GetQuantity(), r.GetDisplayQuantity())
+	}
+	if r.GetMinimumQuantity() > r.GetQuantity() {
+		return transports.Malformed("minimum_quantity", "must not pass quantity (%d), is %d", r.GetQuantity(), r.GetMinimumQuantity())
+	}
+	if !inEnum(r.GetSelfTradePrevention(), pb.SelfTradePrevention_SELF_TRADE_PREVENTION_DECREMENT) {
+		return transports.Malformed("self_trade_prevention", "no such value: %d", r.GetSelfTradePrevention())
+	}
+	if !inEnum(r.GetAckDetail(), pb.AckDetail_ACK_DETAIL_MINIMAL) {
+		return transports.Malformed("ack_detail", "no such value: %d", r.GetAckDetail())
+	}
+	if len(r.GetClientTag()) > maxTag {
+		return transports.Malformed("client_tag", "has %d bytes, at most %d are allowed", len(r.GetClientTag()), maxTag)
+	}
+	return checkOffered(r)
+}
+
+func checkTimeInForce(r *pb.SubmitOrderRequest, c *orders.Command) error {
+	market := r.GetType() == pb.OrderType_ORDER_TYPE_MARKET
+	switch tif := r.GetTimeInForce(); {
+	case !inEnum(tif, pb.TimeInForce_TIME_IN_FORCE_FOK):
+		return transports.Malformed("time_in_force", "no such value: %d", tif)
+	case market && (tif == pb.TimeInForce_TIME_IN_FORCE_DAY || tif == pb.TimeInForce_TIME_IN_FORCE_GTC):
+		return transports.Malformed("time_in_force", "a market order takes TIME_IN_FORCE_IOC, TIME_IN_FORCE_FOK or nothing, has %s", tif)
+	case !market && tif == pb.TimeInForce_TIME_IN_FORCE_UNSPECIFIED:
+		return transports.Malformed("time_in_force", "a limit order needs TIME_IN_FORCE_DAY, _GTC, _IOC or _FOK")
+	case market && tif == pb.TimeInForce_TIME_IN_FORCE_UNSPECIFIED:
+		c.TimeInForce = matching.ImmediateOrCancel
+	default:
+		c.TimeInForce = matching.TimeInForce(tif)
+	}
+	return nil
+}
+
+// checkOffered refuses, by name, what the contract has and this version does not.
+func checkOffered(r *pb.SubmitOrderRequest) error {
+	switch {
+	case r.GetTimeInForce() == pb.TimeInForce_TIME_IN_FORCE_FOK:
+		return unimplemented("time_in_force", "TIME_IN_FORCE_FOK")
+	case r.GetPostOnly():
+		return unimplemented("post_only", "post_only")
+	case r.GetDisplayQuantity() != 0:
+		return unimplemented("display_quantity", "display_quantity")
+	case r.GetMinimumQuantity() != 0:
+		return unimplemented("minimum_quantity", "minimum_quantity")
+	case r.GetSelfTradePrevention() > pb.SelfTradePrevention_SELF_TRADE_PREVENTION_NONE:
+		return unimplemented("self_trade_prevention", r.GetSelfTradePrevention().String())
+	}
+	return nil
+}
+
+// checkChange holds the ids of a replace or cancel to the contract and fills the command with them.
+func checkChange(requestID, clientOrderID string, c *orders.Command) error {
+	var ok bool
+	if requestID != "" {
+		if c.RequestID, ok = orders.ParseID(requestID); !ok {
+			return badID("request_id", 0)
+		}
+	}
+	if c.ClientOrderID, ok = orders.ParseID(clientOrderID); !ok {
+		return badID("client_order_id", 1)
+	}
+	return nil
+}
+
+func checkQuantity(lots uint64) error {
+	if lots == 0 || lots > matching.MaxQuantity {
+		return transports.Malformed("quantity", "must be 1 to %d lots, is %d", matching.MaxQuantity, lots)
+	}
+	return nil
+}
+
+func checkPrice(ticks int64) error {
+	if ticks > maxPrice || ticks < -maxPrice {
+		return transports.Malformed("price", "must be -(2^62) to 2^62 ticks, is %d", ticks)
+	}
+	return nil
+}
+
+func badID(field string, least int) error {
+	return transports.Malformed(field, "must be %d to %d of [A-Za-z0-9_-]", least, orders.MaxIDBytes)
+}
+
+func badSymbol() error {
+	return transports.Malformed("symbol", "must be 1 to %d of [A-Z0-9._-]", orders.MaxSymbolBytes)
+}
+
+// inEnum tells the defined numbers of an enum that has no gaps.
+func inEnum[E ~int32](value, last E) bool { return value >= 0 && value <= last }

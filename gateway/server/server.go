@@ -1,0 +1,279 @@
+// Package server turns a configuration into a running gateway: it opens the journal, replays it, and serves every transport
+// that is switched on.
+//
+// Both binaries use it, so that what is measured is what is run. It is the one place where a transport is chosen. It must
+// never know what a flag is called, nor end the process.
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"tailgate/gateway/config"
+	"tailgate/gateway/entry"
+	"tailgate/gateway/journal"
+	"tailgate/gateway/orders"
+	"tailgate/gateway/sequencer"
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+	"tailgate/transports/all"
+)
+
+// Config and its parts, for callers that may not know the rooms below.
+type (
+	Config     = config.Config
+	Account    = config.Account
+	Instrument = config.Instrument
+	Listener   = config.Listener
+)
+
+// DefaultConfig is config.Default.
+func DefaultConfig() Config { return config.Default() }
+
+// HashKey is how an account's key stands in the configuration.
+func HashKey(key string) string { return entry.HashKey(key).String() }
+
+// Server is a running gateway. Safe for concurrent use.
+type Server struct {
+	config    Config
+	logger    *slog.Logger
+	journal   *journal.Journal
+	sequencer *sequencer.Sequencer
+	gateway   transports.Gateway
+	servers   map[string]transports.Server
+
+	stop    sync.Once
+	stopErr error
+}
+
+// Start validates the configuration, opens and replays the journal, and listens on every enabled transport. On an error nothing is
+// left running. The context bounds the start only. logger may be nil.
+func Start(ctx context.Context, c Config, logger *slog.Logger) (*Server, error) {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	tlsConfig, err := loadTLS(c.TLS)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{config: c, logger: logger, servers: make(map[string]transports.Server)}
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	if err := s.listen(ctx, tlsConfig); err != nil {
+		stopCtx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = s.Shutdown(stopCtx) // the reason to stop is the one to report
+		return nil, err
+	}
+	return s, nil
+}
+
+// open brings the state up to the journal's end and defines what the configuration has new.
+func (s *Server) open() error {
+	c := &s.config
+	state, err := orders.New(orders.Options{
+		MaxIDs: c.IDs.Max, ReserveIDs: c.IDs.Reserve, MaxOpenOrders: c.Book.MaxOrders, MaxLevels: c.Book.MaxLevels,
+		Limits: orders.Limits{
+			MaxQuantity: c.Limits.MaxQuantity, MaxNotional: c.Limits.MaxNotional, PriceCollarBps: c.Limits.PriceCollarBps,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	s.sequencer = sequencer.New(state)
+	mode, err := journal.ParseSyncMode(c.Journal.Sync)
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	j, report, err := journal.Open(
+		journal.Options{Dir: c.Journal.Dir, Sync: mode, SegmentBytes: c.Journal.SegmentBytes, Logger: s.logger},
+		func(e journal.Entry) error { return s.sequencer.Replay(e.LSN, e.Payload) },
+	)
+	if err != nil {
+		return err
+	}
+	s.journal = j
+	s.sequencer.Start(journalLog{j})
+	usage := orders.Usage{}
+	s.sequencer.Read(func(state *orders.State, _ uint64) { usage = state.Usage() })
+	s.logger.Info("journal replayed", "dir", c.Journal.Dir, "sync", c.Journal.Sync, "records", report.Records,
+		"orders", usage.OrderIDs, "open_orders", usage.OpenOrders, "took", time.Since(started))
+	keys, err := s.define()
+	if err == nil {
+		s.gateway, err = entry.New(s.sequencer, keys)
+	}
+	if err != nil {
+		return errors.Join(err, j.Close())
+	}
+	return nil
+}
+
+// define journals the instruments and accounts of the configuration that the state does not have like that yet, and returns whose key
+// is whose.
+func (s *Server) define() (map[entry.KeyHash]uint32, error) {
+	for i := range s.config.Instruments {
+		definition, err := instrumentOf(&s.config.Instruments[i])
+		if err != nil {
+			return nil, err
+		}
+		var known orders.Instrument
+		var ok bool
+		s.sequencer.Read(func(state *orders.State, _ uint64) { known, ok = state.Instrument(definition.Symbol) })
+		definition.Version = known.Version
+		if ok && known == definition {
+			continue
+		}
+		if err := s.execute(&orders.Command{Kind: orders.DefineInstrument, Instrument: &definition}); err != nil {
+			return nil, fmt.Errorf("define instrument %s: %w", definition.Symbol, err)
+		}
+	}
+	keys := make(map[entry.KeyHash]uint32)
+	accounts := s.config.Accounts
+	if len(accounts) == 0 {
+		accounts = []Account{{Name: entry.DemoAccount}}
+	}
+	for _, a := range accounts {
+		number, ok := s.account(a.Name)
+		if !ok {
+			if err := s.execute(&orders.Command{Kind: orders.DefineAccount, Name: a.Name}); err != nil {
+				return nil, fmt.Errorf("define account %s: %w", a.Name, err)
+			}
+			number, _ = s.account(a.Name)
+		}
+		for _, text := range a.KeySHA256 {
+			hash, err := entry.ParseKeyHash(text)
+			if err != nil {
+				return nil, fmt.Errorf("account %s: %w", a.Name, err)
+			}
+			keys[hash] = number
+		}
+	}
+	return keys, nil
+}
+
+func (s *Server) account(name string) (number uint32, ok bool) {
+	s.sequencer.Read(func(state *orders.State, _ uint64) { number, ok = state.Account(name) })
+	return number, ok
+}
+
+func (s *Server) execute(c *orders.Command) error {
+	c.ReceivedNs = transports.Now()
+	var answer orders.Answer
+	return s.sequencer.Execute(c, &answer)
+}
+
+var instrumentStates = map[string]pb.InstrumentState{
+	"open":   pb.InstrumentState_INSTRUMENT_STATE_OPEN,
+	"halted": pb.InstrumentState_INSTRUMENT_STATE_HALTED,
+	"closed": pb.InstrumentState_INSTRUMENT_STATE_CLOSED,
+}
+
+func instrumentOf(c *Instrument) (orders.Instrument, error) {
+	symbol, ok := orders.ParseSymbol(c.Symbol)
+	if !ok {
+		return orders.Instrument{}, fmt.Errorf("symbol %q is not 1 to %d of [A-Z0-9._-]", c.Symbol, orders.MaxSymbolBytes)
+	}
+	return orders.Instrument{
+		Symbol: symbol, TickNanos: c.TickNanos, LotSize: c.LotSize, Currency: c.Currency, State: instrumentStates[c.State],
+		MinNotional: c.MinNotional, MaxNotional: c.MaxNotional, ReferencePrice: c.ReferencePrice,
+	}, nil
+}
+
+// listen starts every enabled transport, in the order of the list.
+func (s *Server) listen(ctx context.Context, tlsConfig *tls.Config) error {
+	n := &s.config.Connections
+	for _, t := range all.All() {
+		l, ok := s.config.Listeners[t.Name]
+		if !ok || l.Disabled {
+			continue
+		}
+		server, err := t.Listen(ctx, s.gateway, transports.ListenConfig{
+			Address: l.Address, TLS: tlsConfig, CongestionControl: n.CongestionControl, Logger: s.logger.With("transport", t.Name),
+			Limits: transports.Limits{
+				MaxConnections: n.Max, MaxRequestBytes: n.MaxRequestBytes, MaxStreams: n.MaxStreams,
+				HandshakeTimeout: time.Duration(n.Handshake), RequestTimeout: time.Duration(n.Request),
+				IdleTimeout: time.Duration(n.Idle), WriteTimeout: time.Duration(n.Write),
+			},
+		})
+		if err != nil {
+			return &ListenError{Transport: t.Name, Address: l.Address, Err: err}
+		}
+		s.servers[t.Name] = server
+		s.logger.Info("listening", "transport", t.Name, "address", server.Addr().String(), "tls", tlsConfig != nil)
+	}
+	return nil
+}
+
+// ListenError says which transport could not listen.
+type ListenError struct {
+	Transport, Address string
+	Err                error
+}
+
+// Error implements error.
+func (e *ListenError) Error() string {
+	return fmt.Sprintf("transport %s cannot listen on %s: %v", e.Transport, e.Address, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *ListenError) Unwrap() error { return e.Err }
+
+// Gateway is the order path without a transport, for tests and for transports of the same process.
+func (s *Server) Gateway() transports.Gateway { return s.gateway }
+
+// Addr is where a transport listens, nil when it does not.
+func (s *Server) Addr(transport string) net.Addr {
+	if server, ok := s.servers[transport]; ok {
+		return server.Addr()
+	}
+	return nil
+}
+
+// Err is why the gateway takes no orders any more (a journal that failed), or nil.
+func (s *Server) Err() error { return s.sequencer.Err() }
+
+// Shutdown stops in order: every transport takes nothing new and answers what it accepted, all at once; then the journal is synced and
+// closed. When the context ends first, what is left is cut, and the journal is closed all the same. Later calls
+// return what the first one did.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.stop.Do(func() {
+		var wait sync.WaitGroup
+		errs := make(chan error, len(s.servers))
+		for name, server := range s.servers {
+			wait.Go(func() {
+				if err := server.Shutdown(ctx); err != nil {
+					errs <- fmt.Errorf("transport %s: %w", name, err)
+				}
+			})
+		}
+		wait.Wait()
+		close(errs)
+		for err := range errs {
+			s.stopErr = errors.Join(s.stopErr, err)
+		}
+		s.stopErr = errors.Join(s.stopErr, s.journal.Close())
+	})
+	return s.stopErr
+}
+
+func loadTLS(c config.TLS) (*tls.Config, error) {
+	if c.Certificate == "" {
+		return nil, nil
+	}
+	certificate, err := tls.LoadX509KeyPair(c.Certificate, c.Key)
+	if err != nil {
+		return nil, fmt.Errorf("tls: certificate %s, key %s: %w", c.Certificate, c.Key, err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, nil
+}
