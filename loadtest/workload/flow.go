@@ -1,0 +1,137 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "tailgate/proto/gen/orderentry/v1"
+)
+
+// What the flow looks like.
+const (
+	// BlockOrders is how many resting orders a client draws together: half buys, half sells, with equal quantities.
+	BlockOrders = 8
+	// QuantitySpread is the number of different quantities: the least that the instrument allows and up to QuantitySpread-1 lots more.
+	QuantitySpread = 10
+	// PriceSpread is how many ticks past the reference price an order goes at most.
+	PriceSpread = 8
+	// ImmediateShare is the share of orders that are immediate-or-cancel: about the mixture of takers that never rest.
+	ImmediateShare = 0.25
+
+	// tagSlack is by how much two tags of a client can be shifted against each other in the shared random bytes, so that an answer with
+	// another request's tag is found out without writing a tag for each request.
+	tagSlack = 4096
+)
+
+// Instrument is what the flow has to know of what it trades.
+type Instrument struct {
+	Symbol         string
+	ReferencePrice int64 // in ticks; orders stay within PriceSpread of it
+	MinNotional    int64 // in ticks x lots; 0 = no bound
+}
+
+// Config describes a flow.
+type Config struct {
+	Seed         uint64  // same seed, same flow, whatever the transport
+	Prefix       string  // PrefixLength characters that no other run against the same gateway uses, see RandomPrefix
+	Size         int     // encoded bytes of every new order, exactly
+	Clients      int     // 1 to MaxClients
+	Minimal      bool    // ask for small acknowledgements, without the tag
+	CancelShare  float64 // share of cancels, 0 to 1; CancelShare + ReplaceShare at most 1
+	ReplaceShare float64 // share of replaces
+	Instruments  []Instrument
+	EchoOnly     bool // the peer is a bare echo: answers carry the id and the tag, and nothing else is checked
+}
+
+// MaxClients bounds the clients of a flow, so that ids cannot run out (see ids.go).
+const MaxClients = 1 << 16
+
+// Flow is the orders of one cell. Immutable, safe for concurrent use; each client draws from its own [Source].
+type Flow struct {
+	config Config
+	shapes [][2*PriceSpread + 1][QuantitySpread]shape // by instrument, price - reference + PriceSpread, quantity - least
+	least  []uint64                                   // least quantity, by instrument
+	noise  []byte                                     // random bytes that tags are cut from; never written again
+}
+
+// New checks the configuration and prepares the flow. A size that cannot be had is a *SizeError.
+func New(config Config) (*Flow, error) {
+	switch {
+	case config.Clients < 1 || config.Clients > MaxClients:
+		return nil, fmt.Errorf("workload: %d clients: 1 to %d are allowed", config.Clients, MaxClients)
+	case len(config.Prefix) != PrefixLength:
+		return nil, fmt.Errorf("workload: id prefix %q has %d characters, not %d", config.Prefix, len(config.Prefix), PrefixLength)
+	case !(config.CancelShare >= 0 && config.ReplaceShare >= 0 && config.CancelShare+config.ReplaceShare <= 1):
+		return nil, fmt.Errorf("workload: shares of cancels (%v) and replaces (%v) must not be negative nor pass 1 together", config.CancelShare, config.ReplaceShare)
+	case len(config.Instruments) == 0:
+		return nil, errors.New("workload: the gateway has no instrument that is open")
+	}
+	f := &Flow{config: config, shapes: make([][2*PriceSpread + 1][QuantitySpread]shape, len(config.Instruments)), least: make([]uint64, len(config.Instruments))}
+	smallest, longest := 0, 0
+	fits := config.Size <= MaxSize
+	for i, instrument := range config.Instruments {
+		f.least[i] = leastQuantity(instrument)
+		for p := range f.shapes[i] {
+			for q := range f.shapes[i][p] {
+				base := proto.Size(f.template(i, p, q))
+				smallest = max(smallest, base)
+				shape, ok := fit(base, config.Size)
+				fits = fits && ok
+				longest = max(longest, shape.tag)
+				f.shapes[i][p][q] = shape
+			}
+		}
+	}
+	if !fits {
+		return nil, &SizeError{Size: config.Size, Smallest: smallest}
+	}
+	if longest > 0 {
+		f.noise = make([]byte, longest+tagSlack)
+		// The noise is the same for every seed: it only has to be different at every offset, and not compressible.
+		random := rand.NewChaCha8([32]byte{})
+		if _, err := random.Read(f.noise); err != nil {
+			return nil, fmt.Errorf("workload: %w", err)
+		}
+	}
+	return f, nil
+}
+
+// leastQuantity is the smallest quantity whose notional the instrument takes at every price of the flow. Where prices can reach zero no
+// quantity is enough, and 1 is as good as any.
+func leastQuantity(i Instrument) uint64 {
+	lowest := i.ReferencePrice - PriceSpread
+	if i.MinNotional <= 0 || lowest <= 0 {
+		return 1
+	}
+	return max(uint64((i.MinNotional+lowest-1)/lowest), 1)
+}
+
+// template is an order with a tag-less id of IDLength; p and q are indexes into a shape table.
+func (f *Flow) template(instrument, p, q int) *pb.SubmitOrderRequest {
+	m := &pb.SubmitOrderRequest{
+		ClientOrderId: "000000000000",
+		Symbol:        f.config.Instruments[instrument].Symbol,
+		Side:          pb.Side_SIDE_BUY,
+		Type:          pb.OrderType_ORDER_TYPE_LIMIT,
+		TimeInForce:   pb.TimeInForce_TIME_IN_FORCE_DAY,
+		Quantity:      f.least[instrument] + uint64(q),
+		Price:         f.config.Instruments[instrument].ReferencePrice + int64(p-PriceSpread),
+	}
+	if f.config.Minimal {
+		m.AckDetail = pb.AckDetail_ACK_DETAIL_MINIMAL
+	}
+	return m
+}
+
+// MaxSurplus is the most lots by which one client's resting orders of one side can outweigh the other's, within a block. Over a whole run the
+// book holds at most twice this for each client, see the package comment.
+func (f *Flow) MaxSurplus() uint64 {
+	var most uint64
+	for _, least := range f.least {
+		most = max(most, least+QuantitySpread-1)
+	}
+	return most * BlockOrders / 2
+}
