@@ -1,0 +1,222 @@
+// Command gateway runs the order-entry gateway.
+//
+// It needs nothing: without arguments it listens on loopback, on every transport's own port, for the account demo, with its journal in
+// ./data. Flags override TAILGATE_ environment variables, which override the file given with --config, which overrides the
+// defaults.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"tailgate/gateway/config"
+	"tailgate/gateway/journal"
+	"tailgate/gateway/server"
+	"tailgate/transports/all"
+)
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// options are the flags that change the configuration. All commands take them.
+type options struct {
+	Config     string            `help:"Read this YAML file; unknown keys are errors. 'gateway config print' shows one." env:"TAILGATE_CONFIG" placeholder:"FILE"`
+	Data       string            `help:"Folder of the journal (default ./data)." env:"TAILGATE_DATA" placeholder:"DIR"`
+	Sync       string            `help:"When an order is acked: off (no promise), os (outlives the process, default), always (outlives a power cut)." env:"TAILGATE_SYNC" placeholder:"MODE"`
+	Listen     map[string]string `help:"Where a transport listens, repeatable: --listen tcp=127.0.0.1:7001, port 0 for a free one, --listen rest=off to switch one off." env:"TAILGATE_LISTEN" placeholder:"NAME=ADDRESS" mapsep:","`
+	Congestion string            `help:"TCP congestion control of accepted connections, e.g. cubic (default: the system's)." env:"TAILGATE_CONGESTION" placeholder:"NAME"`
+	Insecure   bool              `help:"Allow listening beyond loopback without TLS or keys." env:"TAILGATE_INSECURE"`
+}
+
+// cli is the command line.
+type cli struct {
+	options
+
+	Serve   struct{}  `cmd:"" default:"1" help:"Run the gateway (this is the default)."`
+	Conf    configCmd `cmd:"" name:"config" help:"Check or print the configuration that would be used."`
+	Version struct{}  `cmd:"" help:"Print the version."`
+}
+
+type configCmd struct {
+	Check struct{} `cmd:"" help:"Say what is wrong with the configuration; exit status 2 when something is."`
+	Print struct{} `cmd:"" help:"Print the whole configuration as YAML, defaults included."`
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is main without the process: it returns the exit status.
+func run(args []string, stdout, stderr io.Writer) int {
+	var c cli
+	status := -1
+	parser, err := kong.New(&c,
+		kong.Name("gateway"),
+		kong.Description("Order-entry gateway: one order path, many transports. Without arguments it serves "+
+			strings.Join(all.Names(), ", ")+" on loopback for the account demo and keeps its journal in ./data."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { status = code }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+	)
+	if err != nil {
+		fmt.Fprintln(stderr, "gateway: error:", err)
+		return exitFailure
+	}
+	command, err := parser.Parse(args)
+	if status >= 0 { // --help was asked for and printed
+		return status
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "gateway: error: %v\nTry 'gateway --help'.\n", err)
+		return exitUsage
+	}
+	if command.Command() == "version" {
+		fmt.Fprintln(stdout, version())
+		return exitOK
+	}
+	conf, err := c.options.load()
+	if err == nil {
+		err = conf.Validate()
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "gateway: configuration:\n  %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+		return exitUsage
+	}
+	switch command.Command() {
+	case "config check":
+		fmt.Fprintln(stdout, "The configuration is right.")
+		return exitOK
+	case "config print":
+		text, err := conf.YAML()
+		if err != nil {
+			fmt.Fprintln(stderr, "gateway: error:", err)
+			return exitFailure
+		}
+		_, _ = stdout.Write(text)
+		return exitOK
+	default:
+		return serve(conf, newLogger(stderr), stderr)
+	}
+}
+
+// load puts file and flags over the defaults; kong has put flags over the environment.
+func (o *options) load() (config.Config, error) {
+	c := config.Default()
+	if o.Config != "" {
+		var err error
+		if c, err = config.Load(o.Config); err != nil {
+			return c, err
+		}
+	}
+	if o.Data != "" {
+		c.Journal.Dir = o.Data
+	}
+	if o.Sync != "" {
+		c.Journal.Sync = o.Sync
+	}
+	if o.Congestion != "" {
+		c.Connections.CongestionControl = o.Congestion
+	}
+	c.Insecure = c.Insecure || o.Insecure
+	for name, address := range o.Listen {
+		if !slices.Contains(all.Names(), name) {
+			return c, fmt.Errorf("--listen %s=%s: no such transport, allowed are %s", name, address, strings.Join(all.Names(), ", "))
+		}
+		l := config.Listener{Address: address, Disabled: address == "off"}
+		if l.Disabled {
+			l.Address = ""
+		}
+		c.Listeners[name] = l
+	}
+	return c, nil
+}
+
+// serve runs the gateway until a signal ends it. A second signal ends it at once.
+func serve(c config.Config, logger *slog.Logger, stderr io.Writer) int {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+
+	logger.Info("starting", "version", version(), "data", c.Journal.Dir, "sync", c.Journal.Sync, "cores", runtime.GOMAXPROCS(0))
+	s, err := server.Start(context.Background(), c, logger)
+	if err != nil {
+		fmt.Fprintf(stderr, "gateway: cannot start: %v\n%s", err, advice(err))
+		return exitFailure
+	}
+	logger.Info("ready")
+	logger.Info("stopping", "signal", (<-signals).String(), "grace", time.Duration(c.Grace))
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.Grace))
+	defer cancel()
+	go func() {
+		select {
+		case <-signals:
+			logger.Warn("second signal: stopping at once")
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if err := s.Shutdown(ctx); err != nil {
+		logger.Error("stopped, not everything was answered", "error", err)
+		return exitFailure
+	}
+	logger.Info("stopped")
+	return exitOK
+}
+
+// advice says what to do about an error of a start, as far as it is known.
+func advice(err error) string {
+	var listen *server.ListenError
+	switch {
+	case errors.As(err, &listen) && errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Sprintf("Another program has that address. Choose another one with --listen %s=127.0.0.1:PORT, or switch the transport off with --listen %s=off.\n",
+			listen.Transport, listen.Transport)
+	case errors.Is(err, journal.ErrLocked):
+		return "Another gateway uses this folder. Stop it, or choose another folder with --data DIR.\n"
+	default:
+		return ""
+	}
+}
+
+// newLogger writes text to a terminal and JSON elsewhere.
+func newLogger(w io.Writer) *slog.Logger {
+	if f, ok := w.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			return slog.New(slog.NewTextHandler(w, nil))
+		}
+	}
+	return slog.New(slog.NewJSONHandler(w, nil))
+}
+
+// version is what the build recorded.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "tailgate (no build information)"
+	}
+	revision, modified := "unknown revision", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = ", modified"
+		}
+	}
+	return fmt.Sprintf("tailgate %s (%s%s, %s)", info.Main.Version, revision, modified, info.GoVersion)
+}
