@@ -3,9 +3,10 @@ package all
 
 import (
 	"tailgate/transports"
+	"tailgate/transports/grpc"
 )
 
 // All returns every transport that listens on a socket, in the order of the tables and reports.
 func All() []transports.Transport {
-	return []transports.Transport{}
+	return []transports.Transport{grpc.Transport()}
 }
