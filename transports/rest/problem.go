@@ -1,0 +1,115 @@
+package rest
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+)
+
+// reasonStatus says with which status a request ends, for every reason of the session layer. Business refusals are answers (200).
+var reasonStatus = map[pb.Reason]int{
+	pb.Reason_REASON_MALFORMED:           http.StatusBadRequest,
+	pb.Reason_REASON_UNAUTHENTICATED:     http.StatusUnauthorized,
+	pb.Reason_REASON_PERMISSION_DENIED:   http.StatusForbidden,
+	pb.Reason_REASON_NOT_FOUND:           http.StatusNotFound,
+	pb.Reason_REASON_TOO_LARGE:           http.StatusRequestEntityTooLarge,
+	pb.Reason_REASON_THROTTLED:           http.StatusTooManyRequests,
+	pb.Reason_REASON_DRAINING:            http.StatusServiceUnavailable,
+	pb.Reason_REASON_NO_CREDIT:           http.StatusServiceUnavailable,
+	pb.Reason_REASON_JOURNAL_UNAVAILABLE: http.StatusServiceUnavailable,
+	pb.Reason_REASON_OVERLOADED:          http.StatusServiceUnavailable,
+	pb.Reason_REASON_UNIMPLEMENTED:       http.StatusNotImplemented,
+	pb.Reason_REASON_DEADLINE_EXCEEDED:   http.StatusGatewayTimeout,
+	pb.Reason_REASON_INTERNAL:            http.StatusInternalServerError,
+	pb.Reason_REASON_ID_TABLE_FULL:       http.StatusServiceUnavailable,
+	pb.Reason_REASON_CONNECTION_LOST:     http.StatusBadGateway, // said by clients; listed so that no session reason is without a status
+}
+
+// StatusOf returns the HTTP status for a reason of the session layer; any other reason has no place in a fault and gives 500.
+func StatusOf(reason pb.Reason) int {
+	if status, ok := reasonStatus[reason]; ok {
+		return status
+	}
+	return http.StatusInternalServerError
+}
+
+// refusal is a fault of HTTP itself, with a status of its own where the contract's reasons are coarser (404, 405, 406, 408, 415).
+type refusal struct {
+	status int
+	allow  []string // methods, for 405
+	fault  *transports.Fault
+}
+
+// Error implements error.
+func (r *refusal) Error() string { return r.fault.Error() }
+
+func refuse(status int, field, format string, args ...any) *refusal {
+	return &refusal{status: status, fault: transports.Malformed(field, format, args...)}
+}
+
+// problem is the body of every error: RFC 9457 with the contract's ErrorDetail as extension members. Its type is the default,
+// "about:blank": status and title say what HTTP knows, reason is what a program should look at.
+type problem struct {
+	Type         string `json:"type"`
+	Title        string `json:"title"`
+	Status       int    `json:"status"`
+	Detail       string `json:"detail"`
+	Reason       string `json:"reason"`
+	Outcome      string `json:"outcome"`
+	RetryAfterMs uint32 `json:"retry_after_ms,omitempty"`
+	Field        string `json:"field,omitempty"`
+}
+
+// writeProblem answers with an error. The connection is closed where it is of no use any more.
+func writeProblem(w http.ResponseWriter, err error) {
+	var status int
+	var fault *transports.Fault
+	header := w.Header()
+	if r, ok := errors.AsType[*refusal](err); ok {
+		status, fault = r.status, r.fault
+		if r.allow != nil {
+			header.Set("Allow", strings.Join(r.allow, ", "))
+		}
+	} else {
+		fault = transports.AsFault(err)
+		status = StatusOf(fault.Reason)
+	}
+	detail := fault.Detail()
+	switch status {
+	case http.StatusUnauthorized:
+		header.Set("WWW-Authenticate", `Bearer realm="tailgate"`)
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		// Whole seconds (RFC 9110, section 10.2.3), rounded up; retry_after_ms is exact.
+		wait := max(time.Second, time.Duration(detail.GetRetryAfterMs())*time.Millisecond)
+		header.Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
+	}
+	if fault.Reason == pb.Reason_REASON_DRAINING {
+		header.Set("Connection", "close")
+	}
+	body, err := json.Marshal(problem{
+		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail.GetMessage(),
+		Reason: detail.GetReason().String(), Outcome: detail.GetOutcome().String(),
+		RetryAfterMs: detail.GetRetryAfterMs(), Field: detail.GetField(),
+	})
+	if err != nil {
+		panic(err) // strings and numbers always encode
+	}
+	header.Set("Content-Type", problemType)
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	w.Write(body) //nolint:errcheck // a peer that left needs no answer
+}
+
+// fault is the inverse of writeProblem, for clients.
+func (p *problem) fault() *transports.Fault {
+	return transports.FaultFromDetail(&pb.ErrorDetail{
+		Reason: pb.Reason(pb.Reason_value[p.Reason]), Outcome: pb.Outcome(pb.Outcome_value[p.Outcome]),
+		RetryAfterMs: p.RetryAfterMs, Field: p.Field, Message: p.Detail,
+	})
+}

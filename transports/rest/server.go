@@ -1,0 +1,95 @@
+package rest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"tailgate/transports"
+	"tailgate/transports/internal/guard"
+	"tailgate/transports/internal/sockopt"
+)
+
+// maxHeaderBytes bounds request line and headers; net/http adds a slack of 4 KiB and answers 431 beyond.
+const maxHeaderBytes = 16 << 10
+
+// server implements transports.Server. One connection has one request at a time; what a peer pipelines waits in the socket.
+//
+// Memory is bounded by MaxConnections x (largest body + largest answer): buffers grow with the bytes that came, never with the
+// length that a header claims.
+type server struct {
+	handler  *handler
+	listener *guard.Listener
+	http     *http.Server
+	served   chan struct{} // closed when Serve has returned
+}
+
+func listen(ctx context.Context, gateway transports.Gateway, config transports.ListenConfig) (transports.Server, error) {
+	inner, err := sockopt.Listen(ctx, config.Address, config.CongestionControl)
+	if err != nil {
+		return nil, fmt.Errorf("rest: listen at %s: %w", config.Address, err)
+	}
+	limits := config.Limits.WithDefaults()
+	h := newHandler(gateway, limits, config.Logger)
+	s := &server{
+		handler: h,
+		listener: guard.Listen(inner, guard.Options{
+			MaxConnections: limits.MaxConnections, SurplusTime: limits.HandshakeTimeout, WriteTimeout: limits.WriteTimeout,
+		}),
+		http: &http.Server{
+			Handler:                      h,
+			DisableGeneralOptionsHandler: true,
+			ReadHeaderTimeout:            limits.HandshakeTimeout,
+			// From the first byte of a request to its last. WriteTimeout is not set here: net/http would count it from the
+			// request's headers, where the contract counts from the last byte that the peer took; guard does that.
+			ReadTimeout:    limits.RequestTimeout,
+			IdleTimeout:    limits.IdleTimeout,
+			MaxHeaderBytes: maxHeaderBytes,
+			ErrorLog:       slog.NewLogLogger(h.logger.Handler(), slog.LevelDebug), // about single peers: handshakes, malformed requests
+			Protocols:      new(http.Protocols),
+			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+				return context.WithValue(ctx, connKey{}, guard.Of(c.RemoteAddr()))
+			},
+		},
+		served: make(chan struct{}),
+	}
+	s.http.Protocols.SetHTTP1(true)
+	serve := s.http.Serve
+	if config.TLS != nil {
+		s.http.TLSConfig = config.TLS.Clone()
+		s.http.TLSConfig.NextProtos = []string{"http/1.1"}
+		serve = func(l net.Listener) error { return s.http.Serve(tls.NewListener(l, s.http.TLSConfig)) }
+	}
+	go func() {
+		defer close(s.served)
+		if err := serve(s.listener); err != nil && !errors.Is(err, http.ErrServerClosed) && !h.draining.Load() {
+			h.logger.Error("the listener failed; nothing new is accepted", "address", inner.Addr().String(), "error", err)
+		}
+	}()
+	return s, nil
+}
+
+// connKey finds the *guard.Conn in a request's context.
+type connKey struct{}
+
+// Addr implements transports.Server.
+func (s *server) Addr() net.Addr { return s.listener.Addr() }
+
+// Shutdown implements transports.Server. Requests accepted are answered, with Connection: close; requests that come later on an open
+// connection are refused (DRAINING); idle connections are closed. A request that crosses with that close on the wire was not
+// read here, which its client cannot see: to the client it is in doubt.
+func (s *server) Shutdown(ctx context.Context) error {
+	s.handler.draining.Store(true)
+	// A request marks its connection before it looks at draining: what is unmarked now has accepted nothing.
+	s.listener.Drain()
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.http.Close() //nolint:errcheck // the listener is closed already
+		return err
+	}
+	<-s.served
+	return nil
+}
