@@ -139,6 +139,18 @@ func checkChange(requestID, clientOrderID string, c *orders.Command) error {
 	return nil
 }
 
+// checkReplace holds a replace to the contract and fills the command from it.
+func checkReplace(r *pb.ReplaceOrderRequest, c *orders.Command) error {
+	if err := checkChange(r.GetRequestId(), r.GetClientOrderId(), c); err != nil {
+		return err
+	}
+	if err := checkQuantity(r.GetQuantity()); err != nil {
+		return err
+	}
+	c.Quantity, c.Price = r.GetQuantity(), r.GetPrice()
+	return checkPrice(r.GetPrice())
+}
+
 func checkQuantity(lots uint64) error {
 	if lots == 0 || lots > matching.MaxQuantity {
 		return transports.Malformed("quantity", "must be 1 to %d lots, is %d", matching.MaxQuantity, lots)

@@ -177,14 +177,8 @@ func (s *session) replace(request *pb.ReplaceOrderRequest, response *pb.ReplaceO
 	work, _ := scratches.Get().(*scratch)
 	defer scratches.Put(work)
 	c, a := &work.command, &work.answer
-	*c = orders.Command{Kind: orders.Replace, Account: s.account, ReceivedNs: receivedNs, Quantity: request.GetQuantity(), Price: request.GetPrice()}
-	if err := checkChange(request.GetRequestId(), request.GetClientOrderId(), c); err != nil {
-		return err
-	}
-	if err := checkQuantity(request.GetQuantity()); err != nil {
-		return err
-	}
-	if err := checkPrice(request.GetPrice()); err != nil {
+	*c = orders.Command{Kind: orders.Replace, Account: s.account, ReceivedNs: receivedNs}
+	if err := checkReplace(request, c); err != nil {
 		return err
 	}
 	if err := s.gateway.sequencer.Execute(c, a); err != nil {
