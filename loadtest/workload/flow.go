@@ -74,9 +74,12 @@ func New(config Config) (*Flow, error) {
 	fits := config.Size <= MaxSize
 	for i, instrument := range config.Instruments {
 		f.least[i] = leastQuantity(instrument)
+		m := f.template(i)
 		for p := range f.shapes[i] {
+			m.Price = instrument.ReferencePrice + int64(p-PriceSpread)
 			for q := range f.shapes[i][p] {
-				base := proto.Size(f.template(i, p, q))
+				m.Quantity = f.least[i] + uint64(q)
+				base := proto.Size(m)
 				smallest = max(smallest, base)
 				shape, ok := fit(base, config.Size)
 				fits = fits && ok
@@ -109,16 +112,14 @@ func leastQuantity(i Instrument) uint64 {
 	return max(uint64((i.MinNotional+lowest-1)/lowest), 1)
 }
 
-// template is an order with a tag-less id of IDLength; p and q are indexes into a shape table.
-func (f *Flow) template(instrument, p, q int) *pb.SubmitOrderRequest {
+// template is an order with an id of IDLength and no tag, quantity or price.
+func (f *Flow) template(instrument int) *pb.SubmitOrderRequest {
 	m := &pb.SubmitOrderRequest{
 		ClientOrderId: "000000000000",
 		Symbol:        f.config.Instruments[instrument].Symbol,
 		Side:          pb.Side_SIDE_BUY,
 		Type:          pb.OrderType_ORDER_TYPE_LIMIT,
 		TimeInForce:   pb.TimeInForce_TIME_IN_FORCE_DAY,
-		Quantity:      f.least[instrument] + uint64(q),
-		Price:         f.config.Instruments[instrument].ReferencePrice + int64(p-PriceSpread),
 	}
 	if f.config.Minimal {
 		m.AckDetail = pb.AckDetail_ACK_DETAIL_MINIMAL

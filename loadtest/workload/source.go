@@ -50,7 +50,7 @@ func (f *Flow) Source(client int) *Source {
 		rng:        rand.New(rand.NewPCG(f.config.Seed, uint64(client))),
 		ids:        ids{prefix: f.config.Prefix, number: uint64(client), step: uint64(f.config.Clients)},
 	}
-	template := f.template(s.instrument, 0, 0)
+	template := f.template(s.instrument)
 	s.submit.Symbol = template.Symbol
 	s.submit.Type = template.Type
 	s.submit.AckDetail = template.AckDetail

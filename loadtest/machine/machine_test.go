@@ -1,0 +1,141 @@
+package machine_test
+
+import (
+	"os"
+	"os/exec"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tailgate/loadtest/machine"
+)
+
+func cores(list ...machine.Core) []machine.Core { return list }
+
+func TestPlan(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		cores       []machine.Core
+		serverCores int
+		want        machine.Plan
+	}{
+		{"one core", cores(machine.Core{ID: 3}), 1, machine.Plan{Server: []int{3}, Clients: []int{3}, Note: "not pinned: 1 core(s) for 1 of the server and at least one of the clients"}},
+		{"two cores", cores(machine.Core{ID: 0, Siblings: []int{0}}, machine.Core{ID: 1, Siblings: []int{1}}), 1, machine.Plan{Pinned: true, Server: []int{1}, Clients: []int{0}}},
+		{"two threads of one core", cores(machine.Core{ID: 0, Siblings: []int{0, 1}}, machine.Core{ID: 1, Siblings: []int{0, 1}}), 1,
+			machine.Plan{Pinned: true, Server: []int{1}, Clients: []int{0}, Note: "server and clients share a physical core (its hardware threads)"}},
+		{"two cores of two threads", cores(
+			machine.Core{ID: 0, Siblings: []int{0, 2}}, machine.Core{ID: 1, Siblings: []int{1, 3}},
+			machine.Core{ID: 2, Siblings: []int{0, 2}}, machine.Core{ID: 3, Siblings: []int{1, 3}}), 1,
+			machine.Plan{Pinned: true, Server: []int{3}, Clients: []int{0, 2}, Note: "left idle: [1], hardware threads beside the server's"}},
+		{"hybrid", cores(machine.Core{ID: 0, Capacity: 1024}, machine.Core{ID: 1, Capacity: 1024}, machine.Core{ID: 2, Capacity: 500}), 1,
+			machine.Plan{Pinned: true, Server: []int{1}, Clients: []int{0, 2}}},
+		{"two for the server", cores(machine.Core{ID: 4}, machine.Core{ID: 5}, machine.Core{ID: 6}), 2,
+			machine.Plan{Pinned: true, Server: []int{5, 6}, Clients: []int{4}}},
+		{"too many for the server", cores(machine.Core{ID: 4}, machine.Core{ID: 5}), 2,
+			machine.Plan{Server: []int{4, 5}, Clients: []int{4, 5}, Note: "not pinned: 2 core(s) for 2 of the server and at least one of the clients"}},
+	} {
+		if got := machine.NewPlan(c.cores, c.serverCores); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestStartOn: a child runs on the cores it was given from the start, and the parent stays where it was.
+func TestStartOn(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("processes are pinned on Linux only")
+	}
+	all, err := machine.Cores()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := all[len(all)-1].ID
+	cmd := exec.Command("grep", "Cpus_allowed_list", "/proc/self/status")
+	var out strings.Builder
+	cmd.Stdout = &out
+	if err := machine.StartOn([]int{last}, cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if fields := strings.Fields(out.String()); len(fields) != 2 || fields[1] != strconv.Itoa(last) {
+		t.Errorf("the child may run on %q, want core %d", out.String(), last)
+	}
+	after, err := machine.Cores()
+	if err != nil || len(after) != len(all) {
+		t.Errorf("this process may use %d cores now, %d before: %v", len(after), len(all), err)
+	}
+}
+
+// TestCountersRise: work shows up in the counters that stand for it.
+func TestCountersRise(t *testing.T) {
+	before, err := machine.ReadCounters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keep [][]byte
+	for range 200 {
+		keep = append(keep, make([]byte, 64<<10))
+	}
+	for i := range keep {
+		for j := range keep[i] {
+			keep[i][j] = byte(j)
+		}
+	}
+	runtime.GC()
+	after, err := machine.ReadCounters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := after.Since(before)
+	if used.AllocatedBytes < 200*64<<10 || used.AllocatedObjects < 200 || used.GCCycles < 1 || used.GCPause <= 0 || used.At <= 0 {
+		t.Errorf("200 blocks of 64 KiB and a collection, but the counters say %+v", used)
+	}
+	if runtime.GOOS == "linux" && (used.UserCPU+used.SystemCPU <= 0 || used.PeakRSS < 1<<20) {
+		t.Errorf("CPU time and memory are not counted: %+v", used)
+	}
+	runtime.KeepAlive(keep)
+}
+
+func TestCoreTimes(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("known on Linux only")
+	}
+	all, err := machine.Cores()
+	if err != nil {
+		t.Fatal(err)
+	}
+	times, err := machine.ReadCoreTimes([]int{all[0].ID})
+	if err != nil || times.Busy <= 0 || times.Idle <= 0 {
+		t.Errorf("core %d: %+v, %v", all[0].ID, times, err)
+	}
+	if _, err := machine.ReadCoreTimes([]int{100_000}); err == nil {
+		t.Error("a core that does not exist has times")
+	}
+}
+
+func TestEnsureFiles(t *testing.T) {
+	if err := machine.EnsureFiles(64); err != nil {
+		t.Error(err)
+	}
+	if runtime.GOOS == "linux" {
+		if err := machine.EnsureFiles(1 << 30); err == nil || !strings.Contains(err.Error(), "ulimit -n") {
+			t.Errorf("a thousand million files: got %v, want an error that says what to do", err)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	e := machine.ReadEnvironment()
+	if e.GoVersion != runtime.Version() || e.OS != runtime.GOOS+"/"+runtime.GOARCH || e.OnlineCores < 1 || len(e.AllowedCores) < 1 {
+		t.Errorf("%+v", e)
+	}
+	if runtime.GOOS == "linux" {
+		if _, err := os.Stat("/proc/cpuinfo"); err == nil && (e.Kernel == "" || e.MemoryBytes == 0 || e.LoadAverage == "") {
+			t.Errorf("kernel %q, memory %d, load %q", e.Kernel, e.MemoryBytes, e.LoadAverage)
+		}
+	}
+}
