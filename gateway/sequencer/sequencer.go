@@ -82,12 +82,14 @@ func (s *Sequencer) Execute(c *orders.Command, out *orders.Answer) error {
 	if err != nil {
 		return logFault(err)
 	}
+	// From here to the end of Apply the log has a command that the state has not, or not whole. Should Apply fail or
+	// panic, to go on would be to answer from a state that no replay gives.
+	s.broken = errHalfApplied
 	if err := s.state.Apply(c, out); err != nil {
-		// Decide let through what Apply cannot do. The log has a command that the state has not, so to go on would answer
-		// from a state that no replay gives.
 		s.broken = err
 		return s.brokenFault()
 	}
+	s.broken = nil
 	s.last = lsn
 	return nil
 }
@@ -112,6 +114,8 @@ func (s *Sequencer) Err() error {
 	defer s.mu.Unlock()
 	return errors.Join(s.broken, s.log.Err())
 }
+
+var errHalfApplied = errors.New("a command stopped half way")
 
 func (s *Sequencer) brokenFault() *transports.Fault {
 	return transports.InDoubt(pb.Reason_REASON_INTERNAL, s.broken, "the gateway has stopped taking orders after an internal error; restart it, then the same id tells what became of this one")

@@ -52,27 +52,32 @@ type Server struct {
 	stopErr error
 }
 
-// Start validates the configuration, opens and replays the journal, and listens on every enabled transport. On an error nothing is
-// left running. The context bounds the start only. logger may be nil.
+// Start is Open, and then listens on every enabled transport, of which there must be one. On an error nothing is left running. The
+// context bounds the start only. logger may be nil.
 func Start(ctx context.Context, c Config, logger *slog.Logger) (*Server, error) {
+	s, err := Open(c, logger)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.listen(ctx); err != nil {
+		stopCtx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = s.Shutdown(stopCtx) // the reason to stop is the one to report
+		return nil, err
+	}
+	return s, nil
+}
+
+// Open validates the configuration, opens the journal and replays it: a gateway without listeners, reached through Gateway.
+func Open(c Config, logger *slog.Logger) (*Server, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	tlsConfig, err := loadTLS(c.TLS)
-	if err != nil {
-		return nil, err
-	}
 	s := &Server{config: c, logger: logger, servers: make(map[string]transports.Server)}
 	if err := s.open(); err != nil {
-		return nil, err
-	}
-	if err := s.listen(ctx, tlsConfig); err != nil {
-		stopCtx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = s.Shutdown(stopCtx) // the reason to stop is the one to report
 		return nil, err
 	}
 	return s, nil
@@ -191,7 +196,11 @@ func instrumentOf(c *Instrument) (orders.Instrument, error) {
 }
 
 // listen starts every enabled transport, in the order of the list.
-func (s *Server) listen(ctx context.Context, tlsConfig *tls.Config) error {
+func (s *Server) listen(ctx context.Context) error {
+	tlsConfig, err := loadTLS(s.config.TLS)
+	if err != nil {
+		return err
+	}
 	n := &s.config.Connections
 	for _, t := range all.All() {
 		l, ok := s.config.Listeners[t.Name]
@@ -211,6 +220,9 @@ func (s *Server) listen(ctx context.Context, tlsConfig *tls.Config) error {
 		}
 		s.servers[t.Name] = server
 		s.logger.Info("listening", "transport", t.Name, "address", server.Addr().String(), "tls", tlsConfig != nil)
+	}
+	if len(s.servers) == 0 {
+		return errors.New("no transport is enabled, so nobody could reach the gateway")
 	}
 	return nil
 }

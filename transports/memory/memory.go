@@ -198,8 +198,13 @@ func (c *client) Do(ctx context.Context, call *transports.Call) error {
 	}
 }
 
-// serve is the server's half: bytes in, bytes out.
-func (c *client) serve(ctx context.Context, op transports.Operation, request []byte) ([]byte, error) {
+// serve is the server's half: bytes in, bytes out. A panic of the gateway costs this request only.
+func (c *client) serve(ctx context.Context, op transports.Operation, request []byte) (response []byte, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = transports.AsFault(fmt.Errorf("panic: %v", cause))
+		}
+	}()
 	x := transports.Exchange{Operation: op, ReceivedNs: transports.Now(), Request: op.NewRequest(), Response: op.NewResponse()}
 	if x.Request == nil {
 		return nil, transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "operation %d is not part of the contract", uint16(op))

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestDefaultIsValidAndComesBackFromYAML(t *testing.T) {
+	c := Default()
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := c.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back.Accounts = nil // an empty list and no list are the same
+	if !reflect.DeepEqual(back, c) {
+		t.Errorf("came back as\n%+v\nwas\n%+v", back, c)
+	}
+}
+
+func TestCommentedFileIsTheDefault(t *testing.T) {
+	text, err := os.ReadFile("../../configs/gateway.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Accounts = nil
+	if want := Default(); !reflect.DeepEqual(c, want) {
+		t.Errorf("configs/gateway.yaml says\n%+v\nthe default is\n%+v", c, want)
+	}
+	whole, err := (&c).YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(whole)) {
+		if key, _, ok := strings.Cut(strings.TrimLeft(line, " -"), ":"); ok && !strings.Contains(string(text), key+":") {
+			t.Errorf("configs/gateway.yaml does not show %q", key)
+		}
+	}
+}
+
+func TestWrongFilesNameTheLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"limits:\n  max_quantty: 5\n":    "line 2: field max_quantty not found",
+		"grace: soon\n":                  "time: invalid duration",
+		"ids:\n  max: many\n":            "line 2: cannot unmarshal",
+		"insecure: true\n---\ngrace: 1s": "more than one YAML document",
+		"ids: [":                         "yaml:",
+	} {
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want one with %q", text, err, want)
+		}
+	}
+	if _, err := Load("no-such-file.yaml"); err == nil || !strings.Contains(err.Error(), "no-such-file.yaml") {
+		t.Errorf("missing file: %v", err)
+	}
+}
+
+func TestEmptyFileIsTheDefault(t *testing.T) {
+	c, err := Parse(nil)
+	if err != nil || !reflect.DeepEqual(c, Default()) {
+		t.Errorf("%v, %+v", err, c)
+	}
+}
+
+func TestValidateNamesFieldAndWhatIsAllowed(t *testing.T) {
+	for i, c := range []struct {
+		change func(*Config)
+		want   string
+	}{
+		{func(c *Config) { c.Journal.Sync = "sometimes" }, `journal.sync: is "sometimes", allowed are off, os, always`},
+		{func(c *Config) { c.Journal.Dir = "" }, "journal.dir: is empty"},
+		{func(c *Config) { c.Journal.SegmentBytes = 5 }, "journal.segment_bytes: is 5, allowed are 131072 to"},
+		{func(c *Config) { c.Listeners["carrier-pigeon"] = Listener{} }, "listeners.carrier-pigeon: no such transport"},
+		{func(c *Config) { c.Listeners["grpc"] = Listener{Address: "here"} }, "listeners.grpc.address"},
+		{func(c *Config) { c.Listeners["grpc"] = Listener{Address: "0.0.0.0:1"} }, "there is no TLS"},
+		{func(c *Config) { c.Listeners["grpc"] = Listener{Address: ":1"} }, "there are no keys"},
+		{func(c *Config) { c.Connections.Max = 0 }, "connections.max: is 0, allowed are 1 to"},
+		{func(c *Config) { c.Connections.Idle = 5 }, "connections.idle_timeout: is 5ns, allowed are 1s to 24h"},
+		{func(c *Config) { c.TLS.Key = "k.pem" }, "tls: needs both"},
+		{func(c *Config) { c.Accounts = []Account{{Name: "a b", KeySHA256: []string{strings.Repeat("0", 64)}}} }, "accounts[0].name"},
+		{func(c *Config) { c.Accounts = []Account{{Name: "a"}} }, "accounts[0].key_sha256: is empty"},
+		{func(c *Config) { c.Accounts = []Account{{Name: "a", KeySHA256: []string{"clear-text"}}} }, "needed are 64"},
+		{func(c *Config) {
+			hash := strings.Repeat("0", 64)
+			c.Accounts = []Account{{Name: "a", KeySHA256: []string{hash}}, {Name: "b", KeySHA256: []string{hash}}}
+		}, "belongs to another account"},
+		{func(c *Config) { c.Instruments = nil }, "instruments: is 0, allowed are 1 to 1000"},
+		{func(c *Config) { c.Instruments[1].Symbol = c.Instruments[0].Symbol }, "stands twice"},
+		{func(c *Config) { c.Instruments[0].State = "asleep" }, "allowed are open, halted, closed"},
+		{func(c *Config) { c.Limits.PriceCollarBps = 2_000_000 }, "limits.price_collar_bps"},
+		{func(c *Config) { c.IDs.Reserve = c.IDs.Max + 1 }, "ids.reserve"},
+		{func(c *Config) { c.Book.MaxLevels = c.Book.MaxOrders + 1 }, "book.max_levels"},
+		{func(c *Config) { c.Grace = 0 }, "grace: is 0s, allowed are 1s to 5m0s"},
+	} {
+		conf := Default()
+		c.change(&conf)
+		if err := conf.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("case %d: got %v, want one with %q", i, err, c.want)
+		}
+	}
+}
+
+func TestValidateSaysEverythingAtOnce(t *testing.T) {
+	c := Default()
+	c.Journal.Sync, c.Grace = "x", 0
+	if err := c.Validate(); err == nil || strings.Count(fmt.Sprint(err), "\n") != 1 {
+		t.Errorf("two mistakes gave %v", err)
+	}
+}

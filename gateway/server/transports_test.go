@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tailgate/transports"
+	"tailgate/transports/all"
+	"tailgate/transports/memory"
+	"tailgate/transports/transportstest"
+)
+
+// quiet is a configuration of a gateway that listens nowhere and keeps its journal in a folder of the test's.
+func quiet(t testing.TB) Config {
+	t.Helper()
+	c := DefaultConfig()
+	c.Journal.Dir = t.TempDir()
+	c.Journal.SegmentBytes = 1 << 20
+	for name := range c.Listeners {
+		c.Listeners[name] = Listener{Disabled: true}
+	}
+	c.IDs.Max, c.IDs.Reserve = 1<<16, 0
+	c.Book.MaxOrders, c.Book.MaxLevels = 1<<14, 1<<12
+	return c
+}
+
+// start opens a gateway without listeners and stops it at the end of the test.
+func start(t testing.TB, c Config) *Server {
+	t.Helper()
+	s, err := Open(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+	})
+	return s
+}
+
+// newGateway is the real order path for the suite.
+func newGateway(t *testing.T, o transportstest.GatewayOptions) transports.Gateway {
+	t.Helper()
+	c := quiet(t)
+	byAccount := make(map[string]int)
+	for key, name := range o.Keys {
+		i, ok := byAccount[name]
+		if !ok {
+			i = len(c.Accounts)
+			byAccount[name] = i
+			c.Accounts = append(c.Accounts, Account{Name: name})
+		}
+		c.Accounts[i].KeySHA256 = append(c.Accounts[i].KeySHA256, HashKey(key))
+	}
+	c.Limits.MaxQuantity, c.Limits.MaxNotional, c.Limits.PriceCollarBps = 0, 0, 0
+	if l := o.Limits; l != nil {
+		c.Limits.MaxQuantity, c.Limits.MaxNotional, c.Limits.PriceCollarBps = l.GetMaxQuantity(), l.GetMaxNotional(), l.GetPriceCollarBps()
+	}
+	return start(t, c).Gateway()
+}
+
+// TestTransports holds every transport to the one suite, over real sockets and the real order path, and then to one another.
+func TestTransports(t *testing.T) {
+	tables := []transportstest.Table{transportstest.Run(t, memory.Transport(), newGateway)}
+	for _, transport := range all.All() {
+		tables = append(tables, transportstest.Run(t, transport, newGateway))
+	}
+	transportstest.Compare(t, tables...)
+}
