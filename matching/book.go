@@ -122,6 +122,6 @@ func (e *Engine) removeLevel(h *half, key uint64) {
 
 // forget frees an order's record and its id.
 func (e *Engine) forget(index uint32) {
-	e.ids.remove(e.orders.at(index).id)
+	e.ids.remove(index)
 	e.orders.put(index)
 }

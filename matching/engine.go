@@ -20,12 +20,13 @@ func NewEngine(options Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	orders := newPool[order](options.MaxOrders)
 	return &Engine{
 		options: options,
 		books:   make([]book, options.MaxInstruments),
-		orders:  newPool[order](options.MaxOrders),
+		orders:  orders,
 		store:   newLevelStore(options.MaxLevels),
-		ids:     newIDTable(options.MaxOrders),
+		ids:     newIDTable(orders.items),
 	}, nil
 }
 
@@ -98,7 +99,7 @@ func (e *Engine) submit(b *book, cmd *Command, events []Event) []Event {
 		id: cmd.OrderID, quantity: cmd.Quantity, leaves: leaves,
 		instrument: cmd.Instrument, side: cmd.Side, timeInForce: cmd.TimeInForce,
 	}
-	e.ids.insert(cmd.OrderID, index)
+	e.ids.insert(index)
 	e.rest(b, index, cmd.Price)
 	return events
 }

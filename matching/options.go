@@ -19,12 +19,12 @@ const (
 // replay needs the options of the first run: they belong in the journal.
 type Options struct {
 	// MaxOrders is how many orders may rest at once, over all instruments, 1 to
-	// MaxOrdersCeiling; 0 means DefaultMaxOrders. Each costs about 90 to 120 bytes.
+	// MaxOrdersCeiling; 0 means DefaultMaxOrders. Each costs 68 to 84 bytes.
 	MaxOrders int
 
 	// MaxLevels is how many price levels may exist at once, over all instruments
 	// and both sides, 1 to MaxOrders; 0 means DefaultMaxLevels, or MaxOrders
-	// where that is less. Each costs about 330 bytes.
+	// where that is less. Each costs about 320 bytes.
 	MaxLevels int
 
 	// MaxInstruments bounds instrument numbers: 0 to MaxInstruments-1. From 1 to

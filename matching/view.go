@@ -113,7 +113,7 @@ func (e *Engine) Restore(o Order) error {
 		id: o.ID, quantity: o.Quantity, leaves: o.Leaves,
 		instrument: o.Instrument, side: o.Side, timeInForce: o.TimeInForce,
 	}
-	e.ids.insert(o.ID, index)
+	e.ids.insert(index)
 	e.rest(b, index, o.Price)
 	return nil
 }
