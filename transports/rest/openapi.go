@@ -1,7 +1,185 @@
 package rest
 
-import "net/http"
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	pb "tailgate/proto/gen/orderentry/v1"
+)
+
+// openAPI is the served document, made once.
+var openAPI = sync.OnceValue(func() []byte {
+	text, err := json.MarshalIndent(routes.document(), "", "  ")
+	if err != nil {
+		panic(err) // maps, strings and numbers always encode
+	}
+	return append(text, '\n')
+})
 
 func serveOpenAPI(w http.ResponseWriter, r *http.Request) error {
-	return refuse(http.StatusNotFound, "", "not here")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		refusal := refuse(http.StatusMethodNotAllowed, "", "%s is not a method of %s", r.Method, openAPIPath)
+		refusal.allow = []string{http.MethodGet, http.MethodHead}
+		return refusal
+	}
+	header := w.Header()
+	header.Set("Content-Type", jsonType)
+	header.Set("Content-Length", strconv.Itoa(len(openAPI())))
+	w.Write(openAPI()) //nolint:errcheck // a peer that left needs no document
+	return nil
+}
+
+// object is a JSON object under construction; encoding/json writes its members sorted, so that the document is always the same.
+type object = map[string]any
+
+// document makes an OpenAPI 3.1 description of the table: paths from the routes, schemas and bounds from the descriptors and their buf.validate
+// rules, texts from the comments of the contract where the descriptors carry them. Nothing in it is said twice.
+func (t *table) document() object {
+	schemas := newSchemas(t)
+	paths := object{}
+	for _, r := range t.routes {
+		item, _ := paths[r.path].(object)
+		if item == nil {
+			item = object{}
+			paths[r.path] = item
+		}
+		item[strings.ToLower(r.method)] = t.describe(r, schemas)
+	}
+	service := t.routes[0].input.ParentFile().Services().ByName("OrderEntryService")
+	return object{
+		"openapi":  "3.1.0",
+		"info":     described(object{"title": string(service.FullName()), "version": "v1"}, service),
+		"paths":    paths,
+		"security": []any{object{"key": []string{}}, object{}}, // a gateway without configured keys takes none
+		"components": object{
+			"schemas":         schemas.made,
+			"responses":       problemResponses(),
+			"securitySchemes": object{"key": object{"type": "http", "scheme": "bearer"}},
+		},
+	}
+}
+
+func (t *table) describe(r *route, schemas *schemas) object {
+	rpc := r.input.ParentFile().Services().ByName("OrderEntryService").Methods().ByName(r.rpc)
+	operation := described(object{"operationId": string(r.rpc)}, rpc)
+	if r.operation == 0 {
+		operation["responses"] = object{"501": problemReference(http.StatusNotImplemented)}
+		return operation
+	}
+	var parameters []any
+	if r.variable != nil {
+		parameters = append(parameters, parameter(r.variable, "path"))
+	}
+	for _, f := range r.query {
+		parameters = append(parameters, parameter(f, "query"))
+	}
+	if parameters != nil {
+		operation["parameters"] = parameters
+	}
+	if r.body {
+		operation["requestBody"] = object{"required": true, "content": content(r.input, schemas)}
+	}
+	responses := object{"200": object{"description": "The answer; business refusals are among them, by status and reason.", "content": content(r.output, schemas)}}
+	for _, status := range r.statuses() {
+		responses[strconv.Itoa(status)] = problemReference(status)
+	}
+	operation["responses"] = responses
+	return operation
+}
+
+// statuses are those with which an operation can end without an answer.
+func (r *route) statuses() []int {
+	set := map[int]bool{http.StatusNotAcceptable: true}
+	for reason, status := range reasonStatus {
+		switch reason {
+		case pb.Reason_REASON_CONNECTION_LOST: // said by clients
+		case pb.Reason_REASON_NOT_FOUND:
+			set[status] = r.rpc == "GetOrder" || set[status]
+		default:
+			set[status] = true
+		}
+	}
+	if r.body {
+		set[http.StatusUnsupportedMediaType], set[http.StatusRequestTimeout] = true, true
+	}
+	maps.DeleteFunc(set, func(_ int, said bool) bool { return !said })
+	return slices.Sorted(maps.Keys(set))
+}
+
+func parameter(f protoreflect.FieldDescriptor, in string) object {
+	p := described(object{"name": string(f.Name()), "in": in, "schema": parameterSchema(f)}, f)
+	if in == "path" {
+		p["required"] = true
+	}
+	return p
+}
+
+// content offers a message in both encodings.
+func content(m protoreflect.MessageDescriptor, schemas *schemas) object {
+	return object{
+		jsonType: object{"schema": schemas.message(m)},
+		// Bytes; their shape is the message's in the contract, which OpenAPI cannot say.
+		protobufType: object{"schema": object{"title": string(m.FullName())}},
+	}
+}
+
+func problemReference(status int) object {
+	return object{"$ref": "#/components/responses/" + strconv.Itoa(status)}
+}
+
+// problemResponses has a response for every status that is not 200, with the reasons that it stands for.
+func problemResponses() object {
+	reasons := map[int][]string{
+		http.StatusNotAcceptable: nil, http.StatusUnsupportedMediaType: nil, http.StatusRequestTimeout: nil,
+	}
+	for reason, status := range reasonStatus {
+		if reason != pb.Reason_REASON_CONNECTION_LOST {
+			reasons[status] = append(reasons[status], reason.String())
+		}
+	}
+	responses := object{}
+	for status, names := range reasons {
+		slices.Sort(names)
+		text := http.StatusText(status)
+		if len(names) > 0 {
+			text += ": " + strings.Join(names, ", ")
+		}
+		response := object{
+			"description": text,
+			"content":     object{problemType: object{"schema": object{"$ref": "#/components/schemas/" + problemSchema}}},
+		}
+		switch status {
+		case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+			response["headers"] = object{"Retry-After": object{"schema": object{"type": "integer", "minimum": 1}}}
+		case http.StatusUnauthorized:
+			response["headers"] = object{"WWW-Authenticate": object{"schema": object{"type": "string"}}}
+		}
+		responses[strconv.Itoa(status)] = response
+	}
+	return responses
+}
+
+// described adds the comment that stands before d in the contract. Descriptors out of generated Go code carry no comments; then
+// nothing is added.
+func described(o object, d protoreflect.Descriptor) object {
+	if text := comment(d); text != "" {
+		o["description"] = text
+	}
+	return o
+}
+
+func comment(d protoreflect.Descriptor) string {
+	text := d.ParentFile().SourceLocations().ByDescriptor(d).LeadingComments
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, " ")
 }

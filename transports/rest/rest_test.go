@@ -1,12 +1,19 @@
 package rest_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"math/big"
+	"net"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
-	"google.golang.org/protobuf/proto"
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
@@ -53,80 +60,98 @@ func dial(t testing.TB, server transports.Server, config transports.DialConfig) 
 	return client
 }
 
-// call makes the Call for a request.
-func call(op transports.Operation, request proto.Message) *transports.Call {
-	return &transports.Call{Operation: op, Request: request, Response: op.NewResponse()}
-}
-
-func order(id string, tag []byte) *pb.SubmitOrderRequest {
-	return &pb.SubmitOrderRequest{
-		ClientOrderId: id, Symbol: "DEMO", Side: pb.Side_SIDE_BUY, Type: pb.OrderType_ORDER_TYPE_LIMIT,
-		TimeInForce: pb.TimeInForce_TIME_IN_FORCE_GTC, Quantity: 5, Price: 100, ClientTag: tag,
+// certificate returns configurations of a server and of a client that trusts it.
+func certificate(t *testing.T) (server, client *tls.Config) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// requests has one request of each operation, with every field set that the fake gateway repeats.
-var requests = map[transports.Operation]proto.Message{
-	transports.SubmitOrder:     order("order-1", []byte{0, 1, 0xFF}),
-	transports.ReplaceOrder:    &pb.ReplaceOrderRequest{RequestId: "r-1", ClientOrderId: "order-1", Quantity: 1 << 62, Price: -1 << 60},
-	transports.CancelOrder:     &pb.CancelOrderRequest{RequestId: "r-2", ClientOrderId: "order-1"},
-	transports.MassCancel:      &pb.MassCancelRequest{RequestId: "r-3", Symbol: "DE.MO", Side: pb.Side_SIDE_SELL},
-	transports.CancelAllAfter:  &pb.CancelAllAfterRequest{TimeoutMs: 5000},
-	transports.GetOrder:        &pb.GetOrderRequest{ClientOrderId: "order-1"},
-	transports.ListOrders:      &pb.ListOrdersRequest{State: pb.ListOrdersState_LIST_ORDERS_STATE_ALL, PageSize: 7, PageToken: "a b&c=%"},
-	transports.GetBook:         &pb.GetBookRequest{Symbol: "DE-MO.1", Depth: 20},
-	transports.ListInstruments: &pb.ListInstrumentsRequest{},
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(parsed)
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, &tls.Config{RootCAs: pool}
 }
 
 func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	for _, encoding := range rest.Transport().Encodings {
-		for _, op := range transports.Operations() {
-			t.Run(encoding+"/"+op.String(), func(t *testing.T) { testThereAndBack(t, encoding, op) })
-		}
+		t.Run(encoding, func(t *testing.T) {
+			gateway := &fake.Gateway{}
+			client := dial(t, listen(t, gateway, transports.ListenConfig{}), transports.DialConfig{Encoding: encoding})
+			for _, op := range transports.Operations() {
+				fake.CheckThereAndBack(t, gateway, client, op)
+			}
+			if open := gateway.Sessions(); open != 0 {
+				t.Errorf("%d sessions are still open", open)
+			}
+		})
 	}
 }
 
-func testThereAndBack(t *testing.T, encoding string, op transports.Operation) {
-	var seen proto.Message
-	gateway := &fake.Gateway{}
-	gateway.OnHandle = func(_ context.Context, x *transports.Exchange) error {
-		if x.Operation == op {
-			seen = proto.Clone(x.Request)
-		}
-		if x.ReceivedNs == 0 {
-			t.Error("ReceivedNs is not set")
-		}
-		gateway.Answer(x)
+func TestTagsOfEverySizeComeBack(t *testing.T) {
+	for _, encoding := range rest.Transport().Encodings {
+		t.Run(encoding, func(t *testing.T) {
+			client := dial(t, listen(t, &fake.Gateway{}, transports.ListenConfig{}), transports.DialConfig{Encoding: encoding})
+			// Work is pooled: a large tag, then a small one, must not leave anything of the large one behind.
+			for _, size := range []int{0, 1, 64 << 10, 33, 2047, 2048, 2049, 4096, 1<<20 - 100, 1, 0} {
+				tag := bytes.Repeat([]byte{byte(size)}, size)
+				c := fake.Call(transports.SubmitOrder, fake.Order("o", tag))
+				if err := client.Do(t.Context(), c); err != nil {
+					t.Fatalf("%d bytes: %v", size, err)
+				}
+				if got := c.Response.(*pb.SubmitOrderResponse).GetClientTag(); !bytes.Equal(got, tag) {
+					t.Errorf("%d bytes: the echo has %d", size, len(got))
+				}
+				if c.FirstWrite.IsZero() || time.Since(c.FirstWrite) > patience {
+					t.Errorf("FirstWrite is %v", c.FirstWrite)
+				}
+			}
+		})
+	}
+}
+
+func TestTLS(t *testing.T) {
+	serverTLS, clientTLS := certificate(t)
+	var seen *tls.ConnectionState
+	gateway := &fake.Gateway{OnOpen: func(_ context.Context, peer transports.Peer) error {
+		seen = peer.TLS
 		return nil
+	}}
+	server := listen(t, gateway, transports.ListenConfig{TLS: serverTLS})
+	client := dial(t, server, transports.DialConfig{TLS: clientTLS})
+	fake.CheckThereAndBack(t, gateway, client, transports.SubmitOrder)
+	if seen == nil || seen.NegotiatedProtocol != "http/1.1" {
+		t.Errorf("the gateway saw TLS %+v, want a state with http/1.1", seen)
 	}
-	client := dial(t, listen(t, gateway, transports.ListenConfig{}), transports.DialConfig{Encoding: encoding})
-	c := call(op, requests[op])
-	if err := client.Do(t.Context(), c); err != nil {
-		t.Fatal(err)
+	if serverTLS.NextProtos != nil || clientTLS.NextProtos != nil {
+		t.Error("the configurations of the caller were changed")
 	}
-	if !proto.Equal(seen, requests[op]) {
-		t.Errorf("the gateway saw\n%v\nwant\n%v", seen, requests[op])
-	}
-	want := transports.Exchange{Operation: op, Request: requests[op], Response: op.NewResponse()}
-	(&fake.Gateway{}).Answer(&want)
-	transports.StampSent(want.Response, 0)
-	checkStamps(t, c.Response)
-	if !proto.Equal(c.Response, want.Response) {
-		t.Errorf("the client got\n%v\nwant\n%v", c.Response, want.Response)
+	c := fake.Call(transports.SubmitOrder, fake.Order("o", nil))
+	if err := client.Do(t.Context(), c); err != nil || c.FirstWrite.IsZero() {
+		t.Errorf("error %v, FirstWrite %v under TLS", err, c.FirstWrite)
 	}
 }
 
-// checkStamps checks the order of an acknowledgement's stamps and takes them out, so that the rest can be compared.
-func checkStamps(t *testing.T, response proto.Message) {
-	t.Helper()
-	m := response.ProtoReflect()
-	received, sent := m.Descriptor().Fields().ByName("received_ns"), m.Descriptor().Fields().ByName("sent_ns")
-	if sent == nil {
-		return
+func TestGatewaySeesWhoSpeaks(t *testing.T) {
+	var peer transports.Peer
+	gateway := &fake.Gateway{Key: "k.1~2+/3==", OnOpen: func(_ context.Context, p transports.Peer) error {
+		peer = p
+		return nil
+	}}
+	dial(t, listen(t, gateway, transports.ListenConfig{}), transports.DialConfig{Key: gateway.Key})
+	address, ok := peer.Remote.(*net.TCPAddr)
+	if !ok || !address.IP.IsLoopback() || peer.Transport != rest.Name || peer.Key != gateway.Key || peer.TLS != nil {
+		t.Errorf("peer is %+v (%T)", peer, peer.Remote)
 	}
-	if r, s := m.Get(received).Uint(), m.Get(sent).Uint(); r == 0 || s < r {
-		t.Errorf("received_ns %d, sent_ns %d: want 0 < received <= sent", r, s)
-	}
-	m.Clear(received)
-	m.Clear(sent)
 }
