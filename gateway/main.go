@@ -116,10 +116,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 // load puts file and flags over the defaults; kong has put flags over the environment.
 func (o *options) load() (config.Config, error) {
-	c := config.Default()
+	c := server.DefaultConfig()
 	if o.Config != "" {
 		var err error
-		if c, err = config.Load(o.Config); err != nil {
+		if c, err = config.Load(o.Config, c); err != nil {
 			return c, err
 		}
 	}
@@ -188,6 +188,8 @@ func advice(err error) string {
 			listen.Transport, listen.Transport)
 	case errors.Is(err, journal.ErrLocked):
 		return "Another gateway uses this folder. Stop it, or choose another folder with --data DIR.\n"
+	case errors.Is(err, journal.ErrDamaged):
+		return "Nothing was changed. Restore the folder from a copy; or keep it aside for examination and start an empty one with --data DIR.\n"
 	default:
 		return ""
 	}

@@ -7,15 +7,12 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"tailgate/transports"
-	"tailgate/transports/all"
 )
 
 // Config is a whole configuration. The zero value is not usable, start from Default.
@@ -41,9 +38,9 @@ type Journal struct {
 	SegmentBytes int64  `yaml:"segment_bytes"` // preallocated size of one file; 0 = 64 MiB
 }
 
-// Listener is one transport's.
+// Listener is where one transport listens.
 type Listener struct {
-	Address  string `yaml:"address"`  // host:port, port 0 = a free one; "" = 127.0.0.1 and the transport's own port
+	Address  string `yaml:"address"`  // host:port, port 0 = a free one; "" = the default
 	Disabled bool   `yaml:"disabled"` // true = this transport is not served
 }
 
@@ -115,12 +112,12 @@ func (d *Duration) UnmarshalText(text []byte) error {
 // MarshalText implements encoding.TextMarshaler.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// Default is the configuration of a gateway that was told nothing: loopback, every transport on its port, the account demo, three
-// instruments, a journal in ./data whose acks outlive the process.
-func Default() Config {
-	c := Config{
+// Default is the configuration of a gateway that was told nothing: the given listeners, by transport name (only the caller knows which
+// transports there are), the account demo, three instruments, a journal in ./data whose acks outlive the process.
+func Default(listeners map[string]Listener) Config {
+	return Config{
 		Journal:   Journal{Dir: "data", Sync: "os"},
-		Listeners: make(map[string]Listener),
+		Listeners: maps.Clone(listeners),
 		Connections: Connections{
 			Max: 4096, MaxRequestBytes: 1 << 20, MaxStreams: 1024,
 			Handshake: Duration(5 * time.Second), Request: Duration(10 * time.Second),
@@ -136,14 +133,6 @@ func Default() Config {
 		Book:   Book{MaxOrders: 1 << 20, MaxLevels: 1 << 16},
 		Grace:  Duration(10 * time.Second),
 	}
-	for _, t := range all.All() {
-		c.Listeners[t.Name] = Listener{Address: defaultAddress(t)}
-	}
-	return c
-}
-
-func defaultAddress(t transports.Transport) string {
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(t.Port))
 }
 
 // FieldError says which value is wrong and what is allowed.
@@ -212,13 +201,8 @@ func (v *validator) journal(j *Journal) {
 }
 
 func (v *validator) listeners(c *Config) {
-	names := all.Names()
 	for name, l := range c.Listeners {
 		field := "listeners." + name
-		if !slices.Contains(names, name) {
-			v.fail(field, "no such transport, allowed are %s", strings.Join(names, ", "))
-			continue
-		}
 		if l.Disabled {
 			continue
 		}

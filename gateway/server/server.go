@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -33,8 +34,14 @@ type (
 	Listener   = config.Listener
 )
 
-// DefaultConfig is config.Default.
-func DefaultConfig() Config { return config.Default() }
+// DefaultConfig is config.Default with every transport on loopback and its own port.
+func DefaultConfig() Config {
+	listeners := make(map[string]Listener)
+	for _, t := range all.All() {
+		listeners[t.Name] = Listener{Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(t.Port))}
+	}
+	return config.Default(listeners)
+}
 
 // HashKey is how an account's key stands in the configuration.
 func HashKey(key string) string { return entry.HashKey(key).String() }

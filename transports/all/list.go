@@ -4,9 +4,10 @@ package all
 import (
 	"tailgate/transports"
 	"tailgate/transports/grpc"
+	"tailgate/transports/rest"
 )
 
 // All returns every transport that listens on a socket, in the order of the tables and reports.
 func All() []transports.Transport {
-	return []transports.Transport{grpc.Transport()}
+	return []transports.Transport{rest.Transport(), grpc.Transport()}
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// asGateway makes the test binary behave as the gateway, so that tests run a real process without building one.
+const asGateway = "TAILGATE_TEST_AS_GATEWAY"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asGateway) != "" {
+		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+func TestUsageErrorsSayWhatIsAllowedAndExit2(t *testing.T) {
+	dir := t.TempDir()
+	badFile := filepath.Join(dir, "bad.yaml")
+	if err := os.WriteFile(badFile, []byte("limits:\n  max_quantty: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--sink", "os"}, "unknown flag --sink"},
+		{[]string{"fly"}, "unexpected argument fly"},
+		{[]string{"--sync", "sometimes"}, `journal.sync: is "sometimes", allowed are off, os, always`},
+		{[]string{"--listen", "pigeon=127.0.0.1:1"}, "no such transport, allowed are"},
+		{[]string{"--listen", "grpc=0.0.0.0:1"}, "insecure: true"},
+		{[]string{"--config", filepath.Join(dir, "none.yaml")}, "none.yaml: no such file"},
+		{[]string{"--config", badFile}, "line 2: field max_quantty not found"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if status := run(c.args, &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), c.want) {
+			t.Errorf("gateway %s: exit %d, stderr %q, want 2 and %q", strings.Join(c.args, " "), status, stderr.String(), c.want)
+		}
+	}
+}
+
+func TestHelpVersionAndConfigExit0(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--help"}, "Usage: gateway"},
+		{[]string{"version"}, "tailgate"},
+		{[]string{"config", "check"}, "The configuration is right."},
+		{[]string{"config", "print", "--sync", "always"}, "sync: always"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if status := run(c.args, &stdout, &stderr); status != exitOK || !strings.Contains(stdout.String(), c.want) {
+			t.Errorf("gateway %s: exit %d, stdout %q, stderr %q", strings.Join(c.args, " "), status, stdout.String(), stderr.String())
+		}
+	}
+}
+
+func TestBusyPortSaysWhichAndWhatToDo(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	var stdout, stderr bytes.Buffer
+	status := run([]string{"--data", t.TempDir(), "--listen", "tcp=off", "--listen", "rest=off", "--listen", "grpc=" + taken.Addr().String()}, &stdout, &stderr)
+	for _, want := range []string{"transport grpc", taken.Addr().String(), "address already in use", "--listen grpc=off"} {
+		if status != exitFailure || !strings.Contains(stderr.String(), want) {
+			t.Errorf("exit %d, stderr %q, want 1 and %q", status, stderr.String(), want)
+		}
+	}
+}
+
+// TestFlagsOverrideEnvironmentOverrideFile runs config print with all three.
+func TestFlagsOverrideEnvironmentOverrideFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte("journal: {dir: from-file, sync: always}\ngrace: 7s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TAILGATE_DATA", "from-environment")
+	t.Setenv("TAILGATE_SYNC", "off")
+	var stdout, stderr bytes.Buffer
+	if status := run([]string{"config", "print", "--config", file, "--data", "from-flag"}, &stdout, &stderr); status != exitOK {
+		t.Fatal(stderr.String())
+	}
+	for _, want := range []string{"dir: from-flag", `sync: "off"`, "grace: 7s"} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("no %q in\n%s", want, stdout.String())
+		}
+	}
+}
+
+// TestSignalStopsInOrder starts a process on free ports, waits for its ready line and stops it as an orchestrator does.
+func TestSignalStopsInOrder(t *testing.T) {
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(executable, "--data", t.TempDir(), "--listen", "tcp=127.0.0.1:0", "--listen", "rest=127.0.0.1:0", "--listen", "grpc=127.0.0.1:0")
+	command.Env = append(os.Environ(), asGateway+"=1")
+	stderr, err := command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var messages []string
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		var line struct {
+			Msg string `json:"msg"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Fatalf("not a JSON log line: %s", lines.Text())
+		}
+		messages = append(messages, line.Msg)
+		if line.Msg == "ready" {
+			if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := io.Copy(io.Discard, stderr); err != nil {
+		t.Log(err)
+	}
+	if err := command.Wait(); err != nil {
+		t.Fatalf("exit: %v, log %q", err, messages)
+	}
+	if n := len(messages); n < 3 || messages[n-1] != "stopped" || messages[n-2] != "stopping" || messages[n-3] != "ready" {
+		t.Errorf("log %q", messages)
+	}
+}
