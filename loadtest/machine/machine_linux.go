@@ -1,8 +1,11 @@
 package machine
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -238,4 +241,52 @@ func (e *Environment) readSystem() {
 			e.Sysctls[strings.ReplaceAll(name, "/", ".")] = strings.Join(strings.Fields(value), " ")
 		}
 	}
+}
+
+// OpenConnections counts this process's established TCP connections to a remote address (IP:port): what the kernel says, not what a
+// client believes.
+func OpenConnections(remote netip.AddrPort) (int, error) {
+	own := map[string]bool{}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0, fmt.Errorf("machine: open connections: %w", err)
+	}
+	for _, entry := range entries {
+		target, err := os.Readlink("/proc/self/fd/" + entry.Name())
+		if err != nil {
+			continue // closed since
+		}
+		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
+			own[strings.TrimSuffix(inode, "]")] = true
+		}
+	}
+	open := 0
+	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		for line := range strings.Lines(readText(file)) {
+			fields := strings.Fields(line)
+			const established = "01"
+			if len(fields) < 10 || fields[3] != established || !own[fields[9]] {
+				continue
+			}
+			if address, ok := parseHexAddress(fields[2]); ok && address.Port() == remote.Port() && address.Addr() == remote.Addr().Unmap() {
+				open++
+			}
+		}
+	}
+	return open, nil
+}
+
+// parseHexAddress reads "0100007F:1B59": the address in words of the machine's byte order, and the port.
+func parseHexAddress(text string) (netip.AddrPort, bool) {
+	host, port, _ := strings.Cut(text, ":")
+	raw, err := hex.DecodeString(host)
+	if err != nil || len(raw)%4 != 0 {
+		return netip.AddrPort{}, false
+	}
+	for i := 0; i < len(raw); i += 4 {
+		binary.NativeEndian.PutUint32(raw[i:], binary.BigEndian.Uint32(raw[i:]))
+	}
+	address, ok := netip.AddrFromSlice(raw)
+	n, err := strconv.ParseUint(port, 16, 16)
+	return netip.AddrPortFrom(address.Unmap(), uint16(n)), ok && err == nil
 }

@@ -4,6 +4,7 @@ package machine
 
 import (
 	"errors"
+	"net/netip"
 	"os/exec"
 	"runtime"
 )
@@ -37,3 +38,6 @@ func ReadCoreTimes([]int) (CoreTimes, error) { return CoreTimes{}, errLinuxOnly 
 func EnsureFiles(int) error { return nil }
 
 func (e *Environment) readSystem() { e.OnlineCores = runtime.NumCPU() }
+
+// OpenConnections is an error where the kernel does not show them.
+func OpenConnections(netip.AddrPort) (int, error) { return 0, errLinuxOnly }

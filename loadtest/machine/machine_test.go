@@ -1,6 +1,8 @@
 package machine_test
 
 import (
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"reflect"
@@ -137,5 +139,30 @@ func TestEnvironment(t *testing.T) {
 		if _, err := os.Stat("/proc/cpuinfo"); err == nil && (e.Kernel == "" || e.MemoryBytes == 0 || e.LoadAverage == "") {
 			t.Errorf("kernel %q, memory %d, load %q", e.Kernel, e.MemoryBytes, e.LoadAverage)
 		}
+	}
+}
+
+func TestOpenConnections(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("known on Linux only")
+	}
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Logf("%s: %v", address, err) // a machine without IPv6
+			continue
+		}
+		remote := netip.MustParseAddrPort(listener.Addr().String())
+		for want := range 4 {
+			if n, err := machine.OpenConnections(remote); err != nil || n != want {
+				t.Errorf("%s: %d connections are open, want %d: %v", address, n, want, err)
+			}
+			conn, err := net.Dial("tcp", remote.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+		}
+		listener.Close()
 	}
 }

@@ -118,6 +118,9 @@ type Shard struct {
 	server   series
 	notes    map[string]int64
 	err      error // first value that could not be recorded
+
+	wrong      int64
+	firstWrong string
 }
 
 // Recorder is the shards of one cell.
@@ -159,6 +162,16 @@ func (s *Shard) Lost(fate Fate, took time.Duration) {
 	defer s.mu.Unlock()
 	s.counts[fate]++
 	s.busy += took
+}
+
+// Wrong counts a wrong answer, whose request is recorded as one of the Errors, and keeps the first text that says how it was wrong.
+func (s *Shard) Wrong(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wrong++
+	if s.firstWrong == "" {
+		s.firstWrong = text
+	}
 }
 
 // Note counts a text beside the fates: the reason of a rejection, the text of a fault, what was wrong with an answer.
@@ -206,6 +219,9 @@ type Result struct {
 	CreditWait stats.Distribution
 	Server     stats.Distribution
 	Notes      map[string]int64
+
+	Wrong      int64  // answers that were wrong; their requests count as Errors
+	FirstWrong string // how the first of them was wrong
 }
 
 // Result merges the shards. It may run while shards still record; each shard is then taken as it is at one moment. The error names the
@@ -220,6 +236,7 @@ func (r *Recorder) Result() (Result, error) {
 		}
 	}
 	result.Counts, result.Busy, result.Notes = sum.counts, sum.busy, sum.notes
+	result.Wrong, result.FirstWrong = sum.wrong, sum.firstWrong
 	for _, part := range []struct {
 		series *series
 		lost   int64
@@ -252,6 +269,10 @@ func (s *Shard) take(from *Shard) error {
 		s.counts[i] += n
 	}
 	s.busy += from.busy
+	s.wrong += from.wrong
+	if s.firstWrong == "" {
+		s.firstWrong = from.firstWrong
+	}
 	for text, n := range from.notes {
 		s.notes[text] += n
 	}
@@ -267,6 +288,27 @@ func (s *Shard) take(from *Shard) error {
 		}
 	}
 	return nil
+}
+
+// Peek returns the number of requests recorded so far and a percentile of their response time. Safe while shards record; it holds each
+// shard for the merge of one histogram, some tens of microseconds, so it is for a display that is looked at, not for a measurement.
+func (r *Recorder) Peek(p stats.Percentile) (offered int64, value stats.Value, err error) {
+	sum := newSeries()
+	var counts Counts
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		for fate, n := range s.counts {
+			counts[fate] += n
+		}
+		err := sum.merge(&s.response)
+		s.mu.Unlock()
+		if err != nil {
+			return 0, stats.Value{}, err
+		}
+	}
+	d, err := sum.distribution(counts.Lost())
+	return counts.Offered(), d.At(p), err
 }
 
 // Offered is the number of requests recorded so far. Safe while shards record.

@@ -37,6 +37,9 @@ func TestEveryFateIsCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if offered, p50, err := r.Peek(stats.P50); offered != 100 || p50 != got.Response.At(stats.P50) || err != nil {
+		t.Errorf("a look while it runs: %d offered, p50 %+v, %v; want 100 and %+v", offered, p50, err, got.Response.At(stats.P50))
+	}
 	if want := (record.Counts{90, 2, 2, 2, 3, 1}); got.Counts != want {
 		t.Errorf("counts %v, want %v", got.Counts, want)
 	}

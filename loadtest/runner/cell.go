@@ -1,0 +1,438 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tailgate/loadtest/machine"
+	"tailgate/loadtest/record"
+	"tailgate/loadtest/stats"
+	"tailgate/loadtest/workload"
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+)
+
+// Bounds of the waits around a cell.
+const (
+	// DialTimeout bounds the opening of one connection.
+	DialTimeout = 10 * time.Second
+	// dialsAtOnce bounds how many connections are opened at the same time: below the backlog that listeners usually have.
+	dialsAtOnce = 32
+	// interruptGrace is how long requests in flight may take after an interrupt before they are given up.
+	interruptGrace = 2 * time.Second
+	// stuckGrace is how long after its time a request may hold its client before the transport is called broken.
+	stuckGrace = 5 * time.Second
+	// countersTimeout bounds the wait for the server's counters.
+	countersTimeout = 5 * time.Second
+	// deadlineShare: a client takes a new deadline after this share of the request's time, so a request has at least Timeout and at most
+	// a hundredth more. A timer for every request would be the tester's greatest expense.
+	deadlineShare = 100
+	// maxRetryAfter bounds how long a client pauses when a refusal asks for it.
+	maxRetryAfter = time.Second
+	// maxInstruments bounds how many instruments the flow is spread over.
+	maxInstruments = 16
+)
+
+// Cell is what one cell runs. The zero value of a field means what its comment says.
+type Cell struct {
+	Transport   transports.Transport
+	Dial        transports.DialConfig // everything but Key
+	Keys        []string              // API keys of the accounts; connection i uses number i modulo their count; none = no key
+	Clients     int                   // at least 1
+	Connections int                   // 1 to Clients; client i uses number i modulo this; 0 = one each, or one for all where Transport.PerClient is false
+	InFlight    int                   // most requests in flight over all clients; 0 = no bound but Clients
+	Flow        workload.Config       // Prefix and Instruments are filled in
+
+	Duration   time.Duration // of the measured interval; ignored with Requests
+	Requests   int64         // requests to measure; 0 = go by Duration
+	Warmup     time.Duration // before it; the same load, not recorded
+	Timeout    time.Duration // of one request, above 0
+	MinSamples int64         // go on after Duration until there are as many, but for MaxExtra at most
+	MaxExtra   time.Duration
+
+	Plan machine.Plan // who runs where, for the use of cores; zero = unknown
+	// ServerCounters reads the server's counters; nil = they are not known.
+	ServerCounters func(ctx context.Context) (machine.Counters, error)
+	// Progress, unless nil, is called about every second of the measured interval with what was done so far. Making its figures costs
+	// the tester some tens of microseconds.
+	Progress func(Progress)
+}
+
+// Progress is a look at a running cell.
+type Progress struct {
+	Elapsed, Total time.Duration // Total is 0 where the cell goes by requests
+	Requests       int64         // to go by; 0 otherwise
+	Done           int64
+	P99            stats.Value
+}
+
+// Use is what one side used during the measured interval.
+type Use struct {
+	machine.Counters                   // differences; PeakRSS is absolute
+	Cores            machine.CoreTimes // what its cores did, whoever ran there
+	CoresKnown       bool
+	Share            float64 // CPU time of the process by the time of its cores, 0 to 1
+}
+
+// Outcome is a cell that has run.
+type Outcome struct {
+	record.Result
+	Started     time.Time
+	Seconds     float64 // length of the measured interval
+	Throughput  float64 // answers a second
+	Connections Connections
+	ClientUse   Use
+	ServerUse   *Use // nil where unknown
+	Interrupted bool
+}
+
+// Connections is what became of them.
+type Connections struct {
+	Asked   int
+	Open    int // by the kernel's table, when the clients had stopped; -1 where unknown
+	Redials int64
+}
+
+// Run drives the cell. When the context ends, the cell stops early and what was measured is returned with Interrupted set. An error means
+// that nothing was measured: no connection, no instrument, a size that cannot be had (*workload.SizeError), a transport that
+// does not come back.
+func Run(ctx context.Context, cell Cell) (Outcome, error) {
+	r, err := prepare(ctx, cell)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer r.closeLinks()
+	return r.run(ctx)
+}
+
+// run is the state of a running cell.
+type run struct {
+	cell     Cell
+	links    []*link
+	flow     *workload.Flow
+	recorder *record.Recorder
+	redials  atomic.Int64
+	requests context.Context // of all requests; canceled when they are given up
+	giveUp   context.CancelFunc
+
+	epoch   time.Time // zero of the run's clock
+	barrier chan struct{}
+	start   time.Duration // when the clients were let go
+	from    time.Duration // when the measured interval begins
+	until   atomic.Int64  // when it ends; nobody begins a request after it
+	tickets atomic.Int64  // measured requests begun, where the cell goes by requests
+	last    atomic.Int64  // latest end of a measured request
+	slots   chan struct{} // places in flight, nil without a bound
+	stopped chan struct{} // closed when the end is near: pauses end
+}
+
+func (r *run) now() time.Duration { return time.Since(r.epoch) }
+
+func prepare(ctx context.Context, cell Cell) (*run, error) {
+	if cell.Clients < 1 || cell.Timeout <= 0 {
+		return nil, fmt.Errorf("runner: %d clients with a timeout of %v: both must be above 0", cell.Clients, cell.Timeout)
+	}
+	if cell.Connections == 0 {
+		cell.Connections = 1
+		if cell.Transport.PerClient {
+			cell.Connections = cell.Clients
+		}
+	}
+	if cell.Connections > cell.Clients {
+		return nil, fmt.Errorf("runner: %d connections for %d clients: at most one a client makes sense", cell.Connections, cell.Clients)
+	}
+	// The other descriptors of a process (its files, pollers, pipes) are fewer than 64.
+	if err := machine.EnsureFiles(cell.Connections + 64); err != nil {
+		return nil, err
+	}
+	r := &run{cell: cell, barrier: make(chan struct{}), stopped: make(chan struct{})}
+	if cell.InFlight > 0 {
+		r.slots = make(chan struct{}, cell.InFlight)
+	}
+	if err := r.dialAll(ctx); err != nil {
+		r.closeLinks()
+		return nil, err
+	}
+	config := cell.Flow
+	config.Clients, config.Prefix = cell.Clients, workload.RandomPrefix()
+	instruments, err := r.instruments(ctx)
+	if err == nil {
+		config.Instruments = instruments
+		r.flow, err = workload.New(config)
+	}
+	if err != nil {
+		r.closeLinks()
+		return nil, err
+	}
+	// A shard for each client that can run at the same time, and a few more, so that one taken off its core while it records stops few.
+	r.recorder = record.New(min(cell.Clients, 8*runtime.GOMAXPROCS(0)))
+	return r, nil
+}
+
+func (r *run) dialAll(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	slots := make(chan struct{}, dialsAtOnce)
+	var wg sync.WaitGroup
+	for i := range r.cell.Connections {
+		config := r.cell.Dial
+		if len(r.cell.Keys) > 0 {
+			config.Key = r.cell.Keys[i%len(r.cell.Keys)]
+		}
+		l := &link{redials: &r.redials, dial: func(ctx context.Context) (transports.Client, error) {
+			ctx, cancel := context.WithTimeout(ctx, DialTimeout)
+			defer cancel()
+			return r.cell.Transport.Dial(ctx, config)
+		}}
+		r.links = append(r.links, l)
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if ctx.Err() != nil {
+				return
+			}
+			if err := l.open(ctx); err != nil {
+				cancel(fmt.Errorf("connection %d of %d to %s: %w", i+1, r.cell.Connections, r.cell.Dial.Address, err))
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func (r *run) closeLinks() {
+	for _, l := range r.links {
+		l.close()
+	}
+}
+
+// instruments asks the gateway what can be traded.
+func (r *run) instruments(ctx context.Context) ([]workload.Instrument, error) {
+	if r.cell.Flow.EchoOnly {
+		return []workload.Instrument{{Symbol: "ACME", ReferencePrice: 10_000}}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
+	defer cancel()
+	var response pb.ListInstrumentsResponse
+	call := transports.Call{Operation: transports.ListInstruments, Request: &pb.ListInstrumentsRequest{}, Response: &response}
+	if err := r.links[0].client.Load().Do(ctx, &call); err != nil {
+		return nil, fmt.Errorf("which instruments %s offers: %w", r.cell.Dial.Address, err)
+	}
+	var list []workload.Instrument
+	for _, i := range response.Instruments {
+		if i.State == pb.InstrumentState_INSTRUMENT_STATE_OPEN && len(list) < maxInstruments {
+			list = append(list, workload.Instrument{Symbol: i.Symbol, ReferencePrice: i.ReferencePrice, MinNotional: i.MinNotional})
+		}
+	}
+	return list, nil
+}
+
+// edge is both sides' counters at an edge of the measured interval.
+type edge struct {
+	client     machine.Counters
+	server     *machine.Counters
+	cores      [2]machine.CoreTimes // client's, server's
+	coresKnown bool
+}
+
+func (r *run) readEdge(ctx context.Context) (edge, error) {
+	var e edge
+	var err error
+	if e.client, err = machine.ReadCounters(); err != nil {
+		return edge{}, err
+	}
+	if len(r.cell.Plan.Clients) > 0 {
+		clients, errClients := machine.ReadCoreTimes(r.cell.Plan.Clients)
+		server, errServer := machine.ReadCoreTimes(r.cell.Plan.Server)
+		e.cores, e.coresKnown = [2]machine.CoreTimes{clients, server}, errClients == nil && errServer == nil
+	}
+	if r.cell.ServerCounters != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countersTimeout)
+		defer cancel()
+		counters, err := r.cell.ServerCounters(ctx)
+		if err != nil {
+			return edge{}, fmt.Errorf("counters of the server: %w", err)
+		}
+		e.server = &counters
+	}
+	return e, nil
+}
+
+// run lets the clients go, watches the clock and waits for them.
+func (r *run) run(ctx context.Context) (Outcome, error) {
+	r.requests, r.giveUp = context.WithCancel(context.WithoutCancel(ctx))
+	defer r.giveUp()
+	// What earlier cells left behind is collected now rather than during the measurement.
+	runtime.GC()
+	_ = machine.ResetPeak() // where it cannot be reset, the peak is that of the whole run
+
+	var clients sync.WaitGroup
+	for i := range r.cell.Clients {
+		c := &client{run: r, link: r.links[i%len(r.links)], source: r.flow.Source(i), shard: r.recorder.Shard(i)}
+		clients.Go(c.loop)
+	}
+	finished := make(chan struct{})
+	go func() {
+		clients.Wait()
+		close(finished)
+	}()
+
+	r.epoch = time.Now()
+	out := Outcome{Started: r.epoch}
+	r.start = r.now()
+	r.from = r.start + r.cell.Warmup
+	limit := r.from + r.cell.Duration + r.cell.MaxExtra
+	if r.cell.Requests > 0 {
+		limit = 1<<63 - 1
+	}
+	r.until.Store(int64(limit))
+	close(r.barrier)
+
+	edges, watchErr := r.watch(ctx, finished)
+	close(r.stopped)
+	out.Interrupted = ctx.Err() != nil
+	if err := r.join(ctx, finished); err != nil {
+		return Outcome{}, err
+	}
+	if watchErr != nil {
+		return Outcome{}, watchErr
+	}
+
+	var err error
+	if out.Result, err = r.recorder.Result(); err != nil {
+		return Outcome{}, err
+	}
+	until := time.Duration(r.until.Load())
+	if r.cell.Requests > 0 {
+		until = time.Duration(r.last.Load())
+	}
+	out.Seconds = max(until-r.from, 0).Seconds()
+	if out.Seconds > 0 {
+		out.Throughput = float64(out.Counts.Answered()) / out.Seconds
+	}
+	out.ClientUse, out.ServerUse = r.use(edges)
+	out.Connections = Connections{Asked: r.cell.Connections, Redials: r.redials.Load(), Open: -1}
+	if remote, err := netip.ParseAddrPort(r.cell.Dial.Address); err == nil {
+		if open, err := machine.OpenConnections(remote); err == nil {
+			out.Connections.Open = open
+		}
+	}
+	return out, nil
+}
+
+// watch reads the counters at both edges of the measured interval, and ends it.
+func (r *run) watch(ctx context.Context, finished <-chan struct{}) (edges [2]edge, err error) {
+	r.waitUntil(ctx, finished, r.from, nil)
+	if edges[0], err = r.readEdge(ctx); err != nil {
+		r.until.Store(0)
+		return edges, err
+	}
+	end := r.from + r.cell.Duration
+	if r.cell.Requests > 0 {
+		end = 1<<63 - 1
+	}
+	r.waitUntil(ctx, finished, end, r.progress)
+	// A percentile that lacks samples may get some more time.
+	for last := end + r.cell.MaxExtra; r.cell.MaxExtra > 0 && end < last && ctx.Err() == nil; {
+		offered, _, err := r.recorder.Peek(stats.P50)
+		if err != nil || offered >= r.cell.MinSamples {
+			break
+		}
+		end = min(end+r.cell.MaxExtra/10, last)
+		r.waitUntil(ctx, finished, end, r.progress)
+	}
+	if r.cell.Requests == 0 || ctx.Err() != nil {
+		// The interval ends now; a request that begins in this moment may still be counted in, its client having looked before.
+		r.until.Store(int64(min(r.now(), time.Duration(r.until.Load()))))
+	}
+	edges[1], err = r.readEdge(ctx)
+	return edges, err
+}
+
+// waitUntil waits for a time of the run's clock, for the clients to finish, or for the context, and calls look about every second.
+func (r *run) waitUntil(ctx context.Context, finished <-chan struct{}, until time.Duration, look func()) {
+	timer := time.NewTimer(until - r.now())
+	defer timer.Stop()
+	var looks <-chan time.Time
+	if look != nil && r.cell.Progress != nil {
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		looks = ticker.C
+	}
+	for {
+		select {
+		case <-timer.C:
+			return
+		case <-finished:
+			return
+		case <-ctx.Done():
+			return
+		case <-looks:
+			look()
+		}
+	}
+}
+
+func (r *run) progress() {
+	p := Progress{Elapsed: r.now() - r.from, Requests: r.cell.Requests}
+	if r.cell.Requests == 0 {
+		p.Total = r.cell.Duration
+	}
+	var err error
+	if p.Done, p.P99, err = r.recorder.Peek(stats.P99); err == nil {
+		r.cell.Progress(p)
+	}
+}
+
+// errStuck is what a transport that does not keep its contract is told.
+var errStuck = errors.New("runner: a client does not come back from its request, long after the request's time: the transport ignores its context; nothing of this cell can be trusted")
+
+// join waits for the clients: as long as a request may take, or shorter after an interrupt. Then requests are canceled, and a transport
+// that ignores even that is an error.
+func (r *run) join(ctx context.Context, finished <-chan struct{}) error {
+	patience := r.cell.Timeout + r.cell.Timeout/deadlineShare + stuckGrace
+	if ctx.Err() != nil {
+		patience = interruptGrace
+	}
+	for _, last := range []bool{false, true} {
+		timer := time.NewTimer(patience)
+		select {
+		case <-finished:
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+		if !last {
+			r.giveUp()
+			patience = stuckGrace
+		}
+	}
+	return errStuck
+}
+
+// use is what both sides used between the edges.
+func (r *run) use(edges [2]edge) (client Use, server *Use) {
+	client = Use{Counters: edges[1].client.Since(edges[0].client), CoresKnown: edges[0].coresKnown && edges[1].coresKnown}
+	client.Cores = edges[1].cores[0].Since(edges[0].cores[0])
+	client.Share = share(client.Counters, len(r.cell.Plan.Clients))
+	if edges[0].server != nil && edges[1].server != nil {
+		server = &Use{Counters: edges[1].server.Since(*edges[0].server), CoresKnown: client.CoresKnown}
+		server.Cores = edges[1].cores[1].Since(edges[0].cores[1])
+		server.Share = share(server.Counters, len(r.cell.Plan.Server))
+	}
+	return client, server
+}
+
+// share is CPU time by the time of the cores.
+func share(c machine.Counters, cores int) float64 {
+	if cores == 0 || c.At <= 0 {
+		return 0
+	}
+	return float64(c.UserCPU+c.SystemCPU) / (float64(c.At) * float64(cores))
+}

@@ -1,0 +1,210 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"tailgate/loadtest/record"
+	"tailgate/loadtest/workload"
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+)
+
+// client sends one request after the other. It belongs to one goroutine.
+type client struct {
+	run    *run
+	link   *link
+	source *workload.Source
+	shard  *record.Shard
+	call   transports.Call
+
+	ctx      context.Context // carries the deadline of the requests of the moment
+	cancel   context.CancelFunc
+	deadline time.Duration // of ctx, by the run's clock
+}
+
+// loop is the life of a client: behind the barrier, then request after request until the interval has ended.
+func (c *client) loop() {
+	r := c.run
+	<-r.barrier
+	defer func() {
+		if c.cancel != nil {
+			c.cancel()
+		}
+	}()
+	for free := r.start; c.begin(free); {
+		free = c.request(free)
+	}
+}
+
+// begin reports whether a request that is due at this time belongs to the cell.
+func (c *client) begin(intended time.Duration) bool {
+	r := c.run
+	if intended >= time.Duration(r.until.Load()) {
+		return false
+	}
+	return r.cell.Requests == 0 || intended < r.from || r.tickets.Add(1) <= r.cell.Requests
+}
+
+// request makes one request and returns when the client was free again.
+func (c *client) request(intended time.Duration) (free time.Duration) {
+	r := c.run
+	c.source.Next(&c.call)
+	called := r.now()
+	c.refreshDeadline(called)
+
+	var slotWait time.Duration
+	var err error
+	sent := false
+	if r.slots != nil {
+		slotWait, err = c.takeSlot(called)
+	}
+	var h *holder
+	if err == nil {
+		if h, err = c.link.get(c.ctx); err == nil {
+			sent = true
+			err = h.Do(c.ctx, &c.call)
+		}
+		if r.slots != nil {
+			<-r.slots
+		}
+	}
+	done := r.now()
+
+	measured := intended >= r.from
+	if measured && r.cell.Requests > 0 {
+		raise(&r.last, int64(done))
+	}
+	if err == nil {
+		c.answered(measured, record.Times{
+			Response: done - intended, Service: done - called - slotWait - c.call.CreditWait, Lag: called - intended, CreditWait: slotWait + c.call.CreditWait,
+		})
+		return done
+	}
+
+	c.source.Forget()
+	fate, note, lost := classify(err, sent)
+	if measured {
+		c.shard.Lost(fate, done-intended)
+		c.shard.Note(note)
+	}
+	if lost && h != nil {
+		c.link.lose(h)
+	}
+	if pause := retryAfter(err); pause > 0 {
+		c.pause(pause)
+		return r.now()
+	}
+	return done
+}
+
+// answered checks the answer and records the request.
+func (c *client) answered(measured bool, times record.Times) {
+	answer, err := c.source.Check(&c.call)
+	if !measured {
+		return
+	}
+	if err != nil {
+		c.shard.Lost(record.Errors, times.Response)
+		c.shard.Wrong(err.Error())
+		return
+	}
+	times.Server, times.HasServer = answer.Server, answer.HasServer
+	if answer.Rejected {
+		c.shard.Answered(record.Rejected, times)
+		c.shard.Note(answer.Reason.String())
+		return
+	}
+	c.shard.Answered(record.OK, times)
+}
+
+// refreshDeadline makes sure that ctx gives a request that begins now its whole time.
+func (c *client) refreshDeadline(now time.Duration) {
+	timeout := c.run.cell.Timeout
+	if c.ctx != nil && c.deadline-now >= timeout && c.ctx.Err() == nil {
+		return
+	}
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.deadline = now + timeout + timeout/deadlineShare
+	c.ctx, c.cancel = context.WithDeadline(c.run.requests, c.run.epoch.Add(c.deadline))
+}
+
+// errNoSlot: the request's time passed while it waited for a place in flight.
+var errNoSlot = errors.New("no place in flight came free in the request's time")
+
+// takeSlot waits for a place in flight, first come, first served: a channel hands a freed place to whoever waits longest, and while
+// somebody waits it is never found free.
+func (c *client) takeSlot(called time.Duration) (waited time.Duration, err error) {
+	select {
+	case c.run.slots <- struct{}{}:
+		return 0, nil
+	default:
+	}
+	select {
+	case c.run.slots <- struct{}{}:
+		return c.run.now() - called, nil
+	case <-c.ctx.Done():
+		return c.run.now() - called, errNoSlot
+	}
+}
+
+// pause waits as a refusal asked, but not beyond the cell.
+func (c *client) pause(d time.Duration) {
+	timer := time.NewTimer(min(d, maxRetryAfter))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.run.stopped:
+	}
+}
+
+// classify sorts the end of a request without an answer. The note is a reason of the contract, or says what else it was; lost tells that
+// the connection is gone.
+func classify(err error, sent bool) (fate record.Fate, note string, lost bool) {
+	if errors.Is(err, errNoSlot) {
+		return record.Unsent, "no place in flight", false
+	}
+	if !sent {
+		return record.Unsent, "no connection", false
+	}
+	fault, ok := errors.AsType[*transports.Fault](err)
+	if !ok {
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			return record.TimedOut, "context ended", false
+		}
+		return record.Errors, "no fault: " + err.Error(), false
+	}
+	lost = fault.Reason == pb.Reason_REASON_CONNECTION_LOST
+	switch {
+	case fault.Reason == pb.Reason_REASON_DEADLINE_EXCEEDED:
+		fate = record.TimedOut
+	case lost && fault.Outcome == pb.Outcome_OUTCOME_NOT_PROCESSED:
+		fate = record.Unsent
+	case fault.Outcome == pb.Outcome_OUTCOME_NOT_PROCESSED:
+		fate = record.Refused
+	default:
+		fate = record.Errors
+	}
+	return fate, fault.Reason.String(), lost
+}
+
+// retryAfter is how long a refusal asks to wait.
+func retryAfter(err error) time.Duration {
+	if fault, ok := errors.AsType[*transports.Fault](err); ok {
+		return fault.RetryAfter
+	}
+	return 0
+}
+
+// raise sets v to n where n is greater.
+func raise(v *atomic.Int64, n int64) {
+	for old := v.Load(); n > old; old = v.Load() {
+		if v.CompareAndSwap(old, n) {
+			return
+		}
+	}
+}

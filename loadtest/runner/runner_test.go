@@ -1,0 +1,512 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"tailgate/loadtest/machine"
+	"tailgate/loadtest/record"
+	"tailgate/loadtest/runner"
+	"tailgate/loadtest/stats"
+	"tailgate/loadtest/workload"
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// peer is a transport whose server is a function: what do answers the n-th order, from 1. The zero value acknowledges everything.
+type peer struct {
+	do        func(ctx context.Context, n int64, call *transports.Call) error
+	dial      func(n int64) error // nil, or why the n-th dial fails
+	perClient bool
+
+	orders, dials, open, inFlight, mostInFlight atomic.Int64
+
+	mu   sync.Mutex
+	keys map[string]int
+}
+
+func (p *peer) transport() transports.Transport {
+	return transports.Transport{Name: "scripted", PerClient: p.perClient, Dial: func(_ context.Context, config transports.DialConfig) (transports.Client, error) {
+		n := p.dials.Add(1)
+		if p.dial != nil {
+			if err := p.dial(n); err != nil {
+				return nil, err
+			}
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.keys == nil {
+			p.keys = map[string]int{}
+		}
+		p.keys[config.Key]++
+		p.open.Add(1)
+		return &connection{peer: p}, nil
+	}}
+}
+
+type connection struct {
+	peer   *peer
+	closed atomic.Bool
+}
+
+func (c *connection) Close() error {
+	if !c.closed.Swap(true) {
+		c.peer.open.Add(-1)
+	}
+	return nil
+}
+
+func (c *connection) Do(ctx context.Context, call *transports.Call) error {
+	if call.Operation == transports.ListInstruments {
+		response, _ := call.Response.(*pb.ListInstrumentsResponse)
+		response.Instruments = []*pb.Instrument{
+			{Symbol: "SHUT", State: pb.InstrumentState_INSTRUMENT_STATE_CLOSED, ReferencePrice: 1},
+			{Symbol: "ACME", State: pb.InstrumentState_INSTRUMENT_STATE_OPEN, ReferencePrice: 10_000},
+		}
+		return nil
+	}
+	p := c.peer
+	raise(&p.mostInFlight, p.inFlight.Add(1))
+	defer p.inFlight.Add(-1)
+	n := p.orders.Add(1)
+	if p.do != nil {
+		return p.do(ctx, n, call)
+	}
+	return acknowledge(call)
+}
+
+func raise(v *atomic.Int64, n int64) {
+	for old := v.Load(); n > old && !v.CompareAndSwap(old, n); old = v.Load() {
+	}
+}
+
+func acknowledge(call *transports.Call) error {
+	request, _ := call.Request.(*pb.SubmitOrderRequest)
+	response, _ := call.Response.(*pb.SubmitOrderResponse)
+	proto.Reset(response)
+	response.ClientOrderId, response.ClientTag, response.Quantity = request.ClientOrderId, request.ClientTag, request.Quantity
+	response.Status, response.OrderId = pb.OrderStatus_ORDER_STATUS_FILLED, 1
+	response.ReceivedNs, response.SentNs = 1000, 3000
+	return nil
+}
+
+// cell is a small cell against the peer.
+func cell(p *peer, change func(*runner.Cell)) runner.Cell {
+	c := runner.Cell{
+		Transport: p.transport(), Dial: transports.DialConfig{Address: "nowhere"}, Clients: 4, Requests: 1000, Timeout: time.Second,
+		Flow: workload.Config{Seed: 1, Size: 64},
+	}
+	if change != nil {
+		change(&c)
+	}
+	return c
+}
+
+func mustRun(t *testing.T, c runner.Cell) runner.Outcome {
+	t.Helper()
+	out, err := runner.Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.Response.Count() != out.Counts.Offered() || out.Admitted.Count() != out.Counts.Answered() {
+		t.Errorf("offered %d, in the response times %d; answered %d, in the admitted %d", out.Counts.Offered(), out.Response.Count(), out.Counts.Answered(), out.Admitted.Count())
+	}
+	return out
+}
+
+// TestAccounting: each way a request can end is counted once, in its own account, with its note, and nothing is lost or made up.
+func TestAccounting(t *testing.T) {
+	reject := func(call *transports.Call) error {
+		if err := acknowledge(call); err != nil {
+			return err
+		}
+		response, _ := call.Response.(*pb.SubmitOrderResponse)
+		response.Status, response.Reason = pb.OrderStatus_ORDER_STATUS_REJECTED, pb.Reason_REASON_PRICE_COLLAR
+		return nil
+	}
+	refuse := func(reason pb.Reason) func(*transports.Call) error {
+		return func(*transports.Call) error { return transports.Refuse(reason, "no") }
+	}
+	doubt := func(reason pb.Reason) func(*transports.Call) error {
+		return func(*transports.Call) error { return transports.InDoubt(reason, nil, "who knows") }
+	}
+	wrongID := func(call *transports.Call) error {
+		if err := acknowledge(call); err != nil {
+			return err
+		}
+		response, _ := call.Response.(*pb.SubmitOrderResponse)
+		response.ClientOrderId = "somebody"
+		return nil
+	}
+	ends := []struct {
+		end  func(*transports.Call) error
+		fate record.Fate
+		note string
+	}{
+		{acknowledge, record.OK, ""},
+		{reject, record.Rejected, "REASON_PRICE_COLLAR"},
+		{refuse(pb.Reason_REASON_THROTTLED), record.Refused, "REASON_THROTTLED"},
+		{refuse(pb.Reason_REASON_NO_CREDIT), record.Refused, "REASON_NO_CREDIT"},
+		{refuse(pb.Reason_REASON_CONNECTION_LOST), record.Unsent, "REASON_CONNECTION_LOST"},
+		{refuse(pb.Reason_REASON_DEADLINE_EXCEEDED), record.TimedOut, "REASON_DEADLINE_EXCEEDED"},
+		{doubt(pb.Reason_REASON_DEADLINE_EXCEEDED), record.TimedOut, "REASON_DEADLINE_EXCEEDED"},
+		{doubt(pb.Reason_REASON_INTERNAL), record.Errors, "REASON_INTERNAL"},
+		{doubt(pb.Reason_REASON_CONNECTION_LOST), record.Errors, "REASON_CONNECTION_LOST"},
+		{func(*transports.Call) error { return errors.New("odd") }, record.Errors, "no fault: odd"},
+		{func(*transports.Call) error { return fmt.Errorf("x: %w", context.DeadlineExceeded) }, record.TimedOut, "context ended"},
+		{wrongID, record.Errors, ""},
+	}
+	const rounds = 25
+	p := &peer{do: func(_ context.Context, n int64, call *transports.Call) error {
+		return ends[n%int64(len(ends))].end(call)
+	}}
+	total := int64(rounds * len(ends))
+	out := mustRun(t, cell(p, func(c *runner.Cell) { c.Requests = total }))
+
+	var want record.Counts
+	notes := map[string]int64{}
+	for _, e := range ends {
+		want[e.fate] += rounds
+		if e.note != "" {
+			notes[e.note] += rounds
+		}
+	}
+	if out.Counts != want || out.Counts.Offered() != total {
+		t.Errorf("counts %v, want %v", out.Counts, want)
+	}
+	var noted int64
+	for _, n := range out.Notes {
+		noted += n
+	}
+	if noted != total-2*rounds {
+		t.Errorf("%d notes, want one for each of the %d requests that did not simply succeed: %v", noted, total-2*rounds, out.Notes)
+	}
+	for _, text := range slices.Sorted(maps.Keys(out.Notes)) {
+		if text != "other" && out.Notes[text] > notes[text] {
+			t.Errorf("note %q %d times, want at most %d", text, out.Notes[text], notes[text])
+		}
+	}
+	if out.Wrong != rounds || !strings.Contains(out.FirstWrong, "somebody") {
+		t.Errorf("%d wrong answers, the first %q; want %d about %q", out.Wrong, out.FirstWrong, rounds, "somebody")
+	}
+	if out.Server.Count() != want[record.OK]+want[record.Rejected] || out.Server.Min().Duration != 2*time.Microsecond {
+		t.Errorf("%d server times from %+v, want %d of 2 µs", out.Server.Count(), out.Server.Min(), want[record.OK]+want[record.Rejected])
+	}
+	if p.open.Load() != 0 {
+		t.Errorf("%d connections are left open", p.open.Load())
+	}
+	if v := runner.Judge(cell(p, func(c *runner.Cell) { c.Requests = total }), out); v.Verdict != runner.Invalid || !strings.Contains(v.Reasons[0], "25 answers were wrong") {
+		t.Errorf("%+v, want INVALID because of the wrong answers", v)
+	}
+}
+
+// TestTimeouts: a request that is never answered ends at its time, as timed out, and its client goes on.
+func TestTimeouts(t *testing.T) {
+	p := &peer{do: func(ctx context.Context, n int64, call *transports.Call) error {
+		if n%4 == 0 {
+			<-ctx.Done()
+			return transports.InDoubt(pb.Reason_REASON_DEADLINE_EXCEEDED, ctx.Err(), "no answer")
+		}
+		return acknowledge(call)
+	}}
+	out := mustRun(t, cell(p, func(c *runner.Cell) { c.Requests, c.Timeout = 40, 50*time.Millisecond }))
+	if out.Counts[record.TimedOut] != 10 || out.Counts[record.OK] != 30 {
+		t.Errorf("counts %v, want 30 ok and 10 timed out", out.Counts)
+	}
+	if out.Response.At(stats.P50).State != stats.Known || out.Response.Max().State != stats.Infinite {
+		t.Errorf("p50 %+v, max %+v; want a number and infinity", out.Response.At(stats.P50), out.Response.Max())
+	}
+	if least := 10 * 50 * time.Millisecond; out.Busy < least {
+		t.Errorf("clients were busy for %v, want at least %v: each request has its whole time", out.Busy, least)
+	}
+}
+
+// TestInFlight: the cap holds over all clients, the wait counts as credit wait and not as service time.
+func TestInFlight(t *testing.T) {
+	p := &peer{perClient: true, do: func(_ context.Context, _ int64, call *transports.Call) error {
+		time.Sleep(time.Millisecond) // the work of a slow server
+		return acknowledge(call)
+	}}
+	out := mustRun(t, cell(p, func(c *runner.Cell) { c.Clients, c.InFlight, c.Requests = 8, 2, 200 }))
+	if most := p.mostInFlight.Load(); most != 2 {
+		t.Errorf("%d requests were in flight at the same time, want 2", most)
+	}
+	// Three clients of four wait at any moment.
+	wait, service := out.CreditWait.At(stats.P50).Duration, out.Service.At(stats.P50).Duration
+	if wait < service {
+		t.Errorf("p50 of the credit wait %v, of the service time %v: want the wait to be the greater part", wait, service)
+	}
+	if response := out.Response.At(stats.P50).Duration; response < wait+service/2 {
+		t.Errorf("p50 of the response time %v, want it to hold the wait %v and the service %v", response, wait, service)
+	}
+}
+
+// TestCreditWait: what a transport says it waited for credit is taken out of the service time.
+func TestCreditWait(t *testing.T) {
+	p := &peer{do: func(_ context.Context, _ int64, call *transports.Call) error {
+		begun := time.Now()
+		time.Sleep(200 * time.Microsecond)
+		call.CreditWait = time.Since(begun)
+		return acknowledge(call)
+	}}
+	out := mustRun(t, cell(p, func(c *runner.Cell) { c.Clients, c.Requests = 1, 50 }))
+	if wait, service := out.CreditWait.At(stats.P50).Duration, out.Service.At(stats.P50).Duration; wait < 200*time.Microsecond || service > wait {
+		t.Errorf("credit wait %v, service %v: want the wait of 200 µs apart", wait, service)
+	}
+}
+
+// TestLostConnections: a lost connection is opened again by one of the clients that share it, and each loss is counted.
+func TestLostConnections(t *testing.T) {
+	p := &peer{do: func(_ context.Context, n int64, call *transports.Call) error {
+		if n == 100 || n == 200 {
+			return transports.InDoubt(pb.Reason_REASON_CONNECTION_LOST, nil, "gone")
+		}
+		return acknowledge(call)
+	}}
+	c := cell(p, func(c *runner.Cell) { c.Connections = 2; c.Requests = 500 })
+	out := mustRun(t, c)
+	if out.Counts[record.Errors] != 2 || out.Counts[record.OK] != 498 || out.Connections.Redials != 2 || p.dials.Load() != 4 {
+		t.Errorf("counts %v, redials %d, dials %d; want 2 errors, 2, 4", out.Counts, out.Connections.Redials, p.dials.Load())
+	}
+	if v := runner.Judge(c, out); v.Verdict != runner.Suspect || !strings.Contains(strings.Join(v.Reasons, "; "), "2 times a connection was lost") {
+		t.Errorf("%+v, want SUSPECT because of the lost connections", v)
+	}
+	if p.open.Load() != 0 {
+		t.Errorf("%d connections are left open", p.open.Load())
+	}
+}
+
+// TestGatewayGone: while nobody listens, requests are unsent, at the pace of their own time, and dialing keeps its distance.
+func TestGatewayGone(t *testing.T) {
+	p := &peer{
+		do: func(_ context.Context, n int64, call *transports.Call) error {
+			if n > 10 {
+				return transports.InDoubt(pb.Reason_REASON_CONNECTION_LOST, nil, "gone")
+			}
+			return acknowledge(call)
+		},
+		dial: func(n int64) error {
+			if n > 1 {
+				return errors.New("nobody listens")
+			}
+			return nil
+		},
+	}
+	out := mustRun(t, cell(p, func(c *runner.Cell) { c.Clients, c.Requests, c.Timeout = 1, 13, 150*time.Millisecond }))
+	if out.Counts[record.OK] != 10 || out.Counts[record.Errors] != 1 || out.Counts[record.Unsent] != 2 {
+		t.Errorf("counts %v, want 10 ok, 1 error, 2 unsent", out.Counts)
+	}
+	if n := p.dials.Load(); n < 3 || n > 7 {
+		t.Errorf("%d dials in 300 ms, want one at the start and a few, 100 ms and more apart", n)
+	}
+}
+
+// TestRetryAfter: a refusal that names a time is waited out before the next request.
+func TestRetryAfter(t *testing.T) {
+	p := &peer{do: func(_ context.Context, n int64, call *transports.Call) error {
+		if n%2 == 0 {
+			f := transports.Refuse(pb.Reason_REASON_THROTTLED, "slower")
+			f.RetryAfter = 20 * time.Millisecond
+			return f
+		}
+		return acknowledge(call)
+	}}
+	begun := time.Now()
+	out := mustRun(t, cell(p, func(c *runner.Cell) { c.Clients, c.Requests = 1, 20 }))
+	if took := time.Since(begun); took < 9*20*time.Millisecond {
+		t.Errorf("20 requests with 10 refusals took %v, want 20 ms after each", took)
+	}
+	if out.Counts[record.Refused] != 10 || out.Busy > 100*time.Millisecond {
+		t.Errorf("counts %v, busy %v: want 10 refused, and the pauses not counted as latency", out.Counts, out.Busy)
+	}
+}
+
+// TestDuration: the interval is what was asked, warm-up is not recorded, throughput follows from the interval, and Little's law holds.
+func TestDuration(t *testing.T) {
+	p := &peer{do: func(_ context.Context, _ int64, call *transports.Call) error {
+		time.Sleep(time.Millisecond)
+		return acknowledge(call)
+	}}
+	c := cell(p, func(c *runner.Cell) {
+		c.Clients, c.Requests, c.Duration, c.Warmup = 5, 0, 300*time.Millisecond, 100*time.Millisecond
+	})
+	out := mustRun(t, c)
+	if out.Seconds < 0.299 || out.Seconds > 2 {
+		t.Errorf("the interval took %v s, want 0.3", out.Seconds)
+	}
+	if out.Counts.Offered() == 0 || out.Counts.Offered() >= p.orders.Load() {
+		t.Errorf("%d recorded of %d orders, want the warm-up left out", out.Counts.Offered(), p.orders.Load())
+	}
+	if want := float64(out.Counts.Answered()) / out.Seconds; out.Throughput != want {
+		t.Errorf("throughput %v, want %v", out.Throughput, want)
+	}
+	if v := runner.Judge(c, out); strings.Contains(strings.Join(v.Reasons, ";"), "Little") {
+		t.Errorf("five clients without a pause, but %v", v.Reasons)
+	}
+	if out.ClientUse.At < 250*time.Millisecond || out.ClientUse.UserCPU+out.ClientUse.SystemCPU <= 0 {
+		t.Errorf("the client's counters: %+v", out.ClientUse)
+	}
+}
+
+// TestMinSamples: an interval that is too short for the samples asked for goes on, but not for longer than allowed.
+func TestMinSamples(t *testing.T) {
+	p := &peer{do: func(_ context.Context, _ int64, call *transports.Call) error {
+		time.Sleep(time.Millisecond)
+		return acknowledge(call)
+	}}
+	short := func(c *runner.Cell) {
+		c.Clients, c.Requests, c.Duration = 1, 0, 50*time.Millisecond
+	}
+	c := cell(p, short)
+	c.MinSamples, c.MaxExtra = 1<<40, 200*time.Millisecond
+	if out := mustRun(t, c); out.Seconds < 0.249 {
+		t.Errorf("an interval without hope took %v s, want the 0.05 and all of the extra 0.2", out.Seconds)
+	}
+	c = cell(p, short)
+	c.MinSamples, c.MaxExtra = 10, 20*time.Second
+	if out := mustRun(t, c); out.Counts.Offered() < 10 || out.Seconds > 10 {
+		t.Errorf("%d samples in %v s, want 10 or a few more, soon", out.Counts.Offered(), out.Seconds)
+	}
+}
+
+// TestInterrupt: what was measured until then is kept, marked, and requests that hang are given up.
+func TestInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &peer{do: func(ctx context.Context, n int64, call *transports.Call) error {
+		switch {
+		case n == 500:
+			cancel()
+		case n == 490:
+			<-ctx.Done() // hangs until its time, or until it is given up
+			return transports.InDoubt(pb.Reason_REASON_DEADLINE_EXCEEDED, ctx.Err(), "given up")
+		}
+		return acknowledge(call)
+	}}
+	c := cell(p, func(c *runner.Cell) { c.Requests, c.Duration, c.Timeout = 0, time.Hour, time.Hour/2 })
+	begun := time.Now()
+	out, err := runner.Run(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !out.Interrupted || out.Counts.Offered() < 499 || out.Counts[record.TimedOut] != 1 || out.Seconds <= 0 || time.Since(begun) > 30*time.Second {
+		t.Errorf("interrupted: %t, counts %v in %v s", out.Interrupted, out.Counts, out.Seconds)
+	}
+	if v := runner.Judge(c, out); v.Verdict == runner.Valid || !strings.Contains(strings.Join(v.Reasons, ";"), "interrupted after") {
+		t.Errorf("%+v, want to be told of the interrupt", v)
+	}
+}
+
+// TestKeysAndConnections: connections are spread over the accounts, clients over the connections.
+func TestKeysAndConnections(t *testing.T) {
+	for _, c := range []struct {
+		perClient            bool
+		clients, connections int
+		want                 map[string]int
+	}{
+		{true, 7, 0, map[string]int{"a": 3, "b": 2, "c": 2}},
+		{false, 7, 0, map[string]int{"a": 1}},
+		{false, 7, 4, map[string]int{"a": 2, "b": 1, "c": 1}},
+		{true, 1, 0, map[string]int{"a": 1}},
+	} {
+		p := &peer{perClient: c.perClient}
+		out := mustRun(t, cell(p, func(cell *runner.Cell) {
+			cell.Clients, cell.Connections, cell.Keys = c.clients, c.connections, []string{"a", "b", "c"}
+		}))
+		if !maps.Equal(p.keys, c.want) {
+			t.Errorf("%+v: connections by key %v", c, p.keys)
+		}
+		if sum := int64(out.Connections.Asked); sum != p.dials.Load() {
+			t.Errorf("%+v: %d connections asked for, %d dialed", c, sum, p.dials.Load())
+		}
+	}
+}
+
+// TestCannotStart: what keeps a cell from running is an error that says so.
+func TestCannotStart(t *testing.T) {
+	for want, change := range map[string]func(*peer, *runner.Cell){
+		"connection 3 of 4 to nowhere: refused": func(p *peer, c *runner.Cell) {
+			c.Connections = 4
+			p.dial = func(n int64) error {
+				if n == 3 {
+					return errors.New("refused")
+				}
+				return nil
+			}
+
+		},
+		"the smallest order has 31 bytes": func(_ *peer, c *runner.Cell) { c.Flow.Size = 30 },
+		"0 clients":                       func(_ *peer, c *runner.Cell) { c.Clients = 0 },
+		"5 connections for 4 clients":     func(_ *peer, c *runner.Cell) { c.Connections = 5 },
+		"with a timeout of 0s":            func(_ *peer, c *runner.Cell) { c.Timeout = 0 },
+		"counters of the server: dead": func(_ *peer, c *runner.Cell) {
+			c.ServerCounters = func(context.Context) (machine.Counters, error) { return machine.Counters{}, errors.New("dead") }
+		},
+	} {
+		p := &peer{}
+		c := cell(p, nil)
+		change(p, &c)
+		_, err := runner.Run(t.Context(), c)
+		if strings.HasPrefix(want, "connection 3") && err != nil {
+			// Which connection is the third to be dialed is chance.
+			if !strings.Contains(err.Error(), " of 4 to nowhere: refused") {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		if p.open.Load() != 0 {
+			t.Errorf("%s: %d connections are left open", want, p.open.Load())
+		}
+	}
+}
+
+// TestProgress: somebody who looks is told.
+func TestProgress(t *testing.T) {
+	p := &peer{}
+	var looks atomic.Int64
+	out := mustRun(t, cell(p, func(c *runner.Cell) {
+		c.Requests, c.Duration = 0, 1200*time.Millisecond
+		c.Progress = func(p runner.Progress) {
+			looks.Add(1)
+			if p.Done <= 0 || p.Elapsed <= 0 || p.Total != 1200*time.Millisecond || p.P99.State != stats.Known {
+				t.Errorf("%+v", p)
+			}
+		}
+	}))
+	if looks.Load() < 1 || out.Counts.Offered() == 0 {
+		t.Errorf("%d looks at %d requests", looks.Load(), out.Counts.Offered())
+	}
+}
+
+// TestHotLoopDoesNotAllocate: what the tester adds to a request is next to nothing.
+func TestHotLoopDoesNotAllocate(t *testing.T) {
+	p := &peer{}
+	c := cell(p, func(c *runner.Cell) { c.Clients, c.Requests, c.Duration = 1, 0, 200*time.Millisecond })
+	out := mustRun(t, c)
+	if per := float64(out.ClientUse.AllocatedObjects) / float64(out.Counts.Offered()); per > 0.1 {
+		t.Errorf("%.2f objects a request over %d requests, want almost none", per, out.Counts.Offered())
+	}
+}
+
+func BenchmarkRequest(b *testing.B) {
+	p := &peer{}
+	b.ReportAllocs()
+	out, err := runner.Run(b.Context(), cell(p, func(c *runner.Cell) { c.Clients, c.Requests = 1, int64(max(b.N, 1)) }))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(out.Lag.At(stats.P50).Duration), "lag-p50-ns")
+}

@@ -1,0 +1,186 @@
+package runner
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"tailgate/loadtest/record"
+	"tailgate/loadtest/stats"
+)
+
+// Verdict is the judgement on a measurement, not on what was measured.
+type Verdict string
+
+// The verdicts.
+const (
+	Valid   Verdict = "VALID"
+	Suspect Verdict = "SUSPECT" // the figures are shown, with what speaks against them
+	Invalid Verdict = "INVALID" // the figures are not shown as results
+)
+
+// Thresholds of the verdict. They are set by reasoning, each with its own; a later calibration may replace them by measured ones.
+const (
+	// A hypervisor that takes cores away adds its own pauses to every percentile beyond the share that it takes: 1 % of stolen time can
+	// decide a p99.
+	suspectSteal, invalidSteal = 0.01, 0.10
+	// The same holds for other processes on the measured cores, but they are scheduled in small slices, and the kernel's own threads always
+	// take a little.
+	suspectForeign = 0.05
+	// The tester's own work before a request is part of its response time. Above a tenth of the p99 it shows in the second digit; above a
+	// half the figure tells of the tester. Below lagFloor it is too small to matter to anybody's objective: p99 at half load is
+	// wanted below this by design.
+	suspectLag, invalidLag = 0.1, 0.5
+	lagFloor               = 100 * time.Microsecond
+	// Little's law: clients = throughput x mean response time, where every client always has a request under way. What is missing was
+	// not measured: clients that started late, paused or stood still.
+	suspectLittle, invalidLittle = 0.05, 0.25
+	// A collector pause in the tester delays every answer that arrives meanwhile, so a share of 1 % of the time can decide a p99.
+	suspectGC = 0.01
+	// An order that is rejected costs the gateway less than one that is matched, so with too many of them it is another load.
+	suspectRejected = 0.01
+)
+
+// Validity is a verdict with its reasons, the worst first.
+type Validity struct {
+	Verdict Verdict
+	Reasons []string
+}
+
+type judge struct {
+	validity Validity
+	invalid  []string
+	suspect  []string
+}
+
+func (j *judge) say(list *[]string, format string, args ...any) {
+	*list = append(*list, fmt.Sprintf(format, args...))
+}
+
+// between adds a reason where a share has reached a threshold.
+func (j *judge) between(share, suspect, invalid float64, format string, args ...any) {
+	switch {
+	case share >= invalid:
+		j.say(&j.invalid, format, args...)
+	case share >= suspect:
+		j.say(&j.suspect, format, args...)
+	}
+}
+
+// Judge says what speaks against the outcome of a cell.
+func Judge(cell Cell, out Outcome) Validity {
+	var j judge
+	j.load(cell, out)
+	j.connections(out)
+	j.machine(cell, out)
+	j.tester(cell, out)
+	switch {
+	case len(j.invalid) > 0:
+		j.validity.Verdict = Invalid
+	case len(j.suspect) > 0:
+		j.validity.Verdict = Suspect
+	default:
+		j.validity.Verdict = Valid
+	}
+	j.validity.Reasons = append(j.invalid, j.suspect...)
+	return j.validity
+}
+
+// load: was it the load that was asked for, and was it answered rightly?
+func (j *judge) load(cell Cell, out Outcome) {
+	offered := out.Counts.Offered()
+	if offered == 0 {
+		j.say(&j.invalid, "no request was measured")
+		return
+	}
+	if offered != out.Response.Count() {
+		j.say(&j.invalid, "%d requests offered, %d accounted for", offered, out.Response.Count())
+	}
+	if cell.Requests > 0 && offered != cell.Requests && !out.Interrupted {
+		j.say(&j.invalid, "%d requests asked for, %d offered", cell.Requests, offered)
+	}
+	if out.Wrong > 0 {
+		j.say(&j.invalid, "%d answers were wrong: %s", out.Wrong, out.FirstWrong)
+	}
+	if out.Interrupted {
+		j.say(&j.suspect, "interrupted after %.1f s", out.Seconds)
+	}
+	rejected := float64(out.Counts[record.Rejected]) / float64(offered)
+	if cell.Flow.CancelShare+cell.Flow.ReplaceShare > 0 {
+		rejected = 0 // a cancel that comes too late is part of that flow
+	}
+	j.between(rejected, suspectRejected, math.Inf(1), "%.1f %% of the orders were rejected, so the load is lighter than it looks", 100*rejected)
+	if cell.Requests == 0 && out.Seconds > 0 {
+		residual := 1 - out.Busy.Seconds()/out.Seconds/float64(cell.Clients)
+		j.between(math.Abs(residual), suspectLittle, invalidLittle,
+			"Little's law: requests under way were %.1f on average, not %d (residual %.0f %%)", out.Busy.Seconds()/out.Seconds, cell.Clients, 100*residual)
+	}
+}
+
+func (j *judge) connections(out Outcome) {
+	c := out.Connections
+	if c.Open >= 0 && c.Open < c.Asked {
+		j.say(&j.invalid, "%d of %d connections were open at the end", c.Open, c.Asked)
+	}
+	if c.Redials > 0 {
+		j.say(&j.suspect, "%d times a connection was lost and opened again", c.Redials)
+	}
+}
+
+// machine: did somebody else take the cores?
+func (j *judge) machine(cell Cell, out Outcome) {
+	if !cell.Plan.Pinned && len(cell.Plan.Clients) > 0 {
+		j.say(&j.suspect, "server and clients share the cores: not pinned")
+	}
+	for _, side := range []struct {
+		name string
+		use  *Use
+	}{{"client", &out.ClientUse}, {"server", out.ServerUse}} {
+		if side.use == nil || !side.use.CoresKnown || side.use.Cores.Total() <= 0 {
+			continue
+		}
+		total := float64(side.use.Cores.Total())
+		steal := float64(side.use.Cores.Steal) / total
+		j.between(steal, suspectSteal, invalidSteal, "%.1f %% of the %s's cores was stolen by the hypervisor", 100*steal, side.name)
+		if cell.Plan.Pinned && side.use.At > 0 {
+			foreign := (float64(side.use.Cores.Busy) - float64(side.use.UserCPU+side.use.SystemCPU)) / total
+			j.between(foreign, suspectForeign, math.Inf(1), "other processes used %.0f %% of the %s's cores", 100*foreign, side.name)
+		}
+	}
+}
+
+// tester: is it the tester that was measured?
+func (j *judge) tester(cell Cell, out Outcome) {
+	lag, response := out.Lag.At(stats.P99), out.Response.At(stats.P99)
+	if lag.State == stats.Known && response.State == stats.Known && lag.Duration > lagFloor {
+		share := float64(lag.Duration) / float64(response.Duration)
+		j.between(share, suspectLag, invalidLag, "the tester's own lag has a p99 of %v, %.0f %% of the response time's", lag.Duration.Round(time.Microsecond), 100*share)
+	}
+	if out.ClientUse.At > 0 {
+		gc := float64(out.ClientUse.GCPause) / float64(out.ClientUse.At)
+		j.between(gc, suspectGC, math.Inf(1), "the tester's garbage collector stopped it for %.1f %% of the time", 100*gc)
+	}
+}
+
+// saturated is the share of its cores from which a side counts as bound by them: what is left is about what the kernel's own work and the
+// granularity of the counters take.
+const saturated = 0.9
+
+// Bound says whose cores were used up: in a closed loop that is no fault of the measurement, but the figure then belongs to the pair. Empty
+// where it cannot be told.
+func Bound(out Outcome) string {
+	if out.ServerUse == nil || out.ClientUse.Share == 0 {
+		return ""
+	}
+	client, server := out.ClientUse.Share >= saturated, out.ServerUse.Share >= saturated
+	switch {
+	case client && server:
+		return "both"
+	case client:
+		return "client"
+	case server:
+		return "server"
+	default:
+		return "neither"
+	}
+}

@@ -1,0 +1,125 @@
+package runner_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"tailgate/loadtest/machine"
+	"tailgate/loadtest/record"
+	"tailgate/loadtest/runner"
+)
+
+// outcome is a clean cell of 2 clients over 10 s on pinned cores, as changed.
+func outcome(t *testing.T, requests int, times record.Times, change func(*runner.Cell, *runner.Outcome)) (runner.Cell, runner.Outcome) {
+	t.Helper()
+	r := record.New(1)
+	for range requests {
+		r.Shard(0).Answered(record.OK, times)
+	}
+	result, err := r.Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := runner.Cell{Clients: 2, Duration: 10 * time.Second, Plan: machine.Plan{Pinned: true, Server: []int{1}, Clients: []int{0}}}
+	use := func() runner.Use {
+		return runner.Use{
+			Counters:   machine.Counters{At: 10 * time.Second, UserCPU: 2 * time.Second, SystemCPU: 3 * time.Second},
+			Cores:      machine.CoreTimes{Busy: 5 * time.Second, Idle: 5 * time.Second},
+			CoresKnown: true, Share: 0.5,
+		}
+	}
+	server := use()
+	out := runner.Outcome{Result: result, Seconds: 10, ClientUse: use(), ServerUse: &server, Connections: runner.Connections{Asked: 2, Open: 2}}
+	if change != nil {
+		change(&c, &out)
+	}
+	return c, out
+}
+
+// TestJudge: each thing that can speak against a measurement does, at its threshold, with a reason that names the figure.
+func TestJudge(t *testing.T) {
+	usual := record.Times{Response: 10 * time.Millisecond, Service: 9 * time.Millisecond, Lag: 50 * time.Microsecond}
+	for _, c := range []struct {
+		name     string
+		requests int // 2 clients x 10 s / 10 ms = 2000
+		times    record.Times
+		change   func(*runner.Cell, *runner.Outcome)
+		want     runner.Verdict
+		reason   string
+	}{
+		{name: "clean", want: runner.Valid},
+		{name: "nothing measured", requests: -2000, want: runner.Invalid, reason: "no request was measured"},
+		{name: "offered and accounted differ", change: func(_ *runner.Cell, o *runner.Outcome) { o.Counts[record.OK]++ }, want: runner.Invalid, reason: "2001 requests offered, 2000 accounted for"},
+		{name: "fewer than asked for", change: func(c *runner.Cell, _ *runner.Outcome) { c.Requests = 2001 }, want: runner.Invalid, reason: "2001 requests asked for, 2000 offered"},
+		{name: "wrong answers", change: func(_ *runner.Cell, o *runner.Outcome) { o.Wrong, o.FirstWrong = 1, "bad id" }, want: runner.Invalid, reason: "1 answers were wrong: bad id"},
+		{name: "interrupted", change: func(_ *runner.Cell, o *runner.Outcome) { o.Interrupted = true }, want: runner.Suspect, reason: "interrupted after 10.0 s"},
+		{name: "rejected", change: func(_ *runner.Cell, o *runner.Outcome) {
+			o.Counts[record.OK] -= 20
+			o.Counts[record.Rejected] += 20
+		}, want: runner.Suspect, reason: "1.0 % of the orders were rejected"},
+		{name: "rejected in a flow with cancels", change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Flow.CancelShare = 0.1
+			o.Counts[record.OK] -= 20
+			o.Counts[record.Rejected] += 20
+		}, want: runner.Valid},
+		{name: "idle clients", requests: -200, want: runner.Suspect, reason: "requests under way were 1.8 on average, not 2 (residual 10 %)"},
+		{name: "mostly idle clients", requests: -600, want: runner.Invalid, reason: "residual 30 %"},
+		{name: "too busy clients", requests: 200, want: runner.Suspect, reason: "residual -10 %"},
+		{name: "a connection missing", change: func(_ *runner.Cell, o *runner.Outcome) { o.Connections.Open = 1 }, want: runner.Invalid, reason: "1 of 2 connections were open at the end"},
+		{name: "connections unknown", change: func(_ *runner.Cell, o *runner.Outcome) { o.Connections.Open = -1 }, want: runner.Valid},
+		{name: "opened again", change: func(_ *runner.Cell, o *runner.Outcome) { o.Connections.Redials = 3 }, want: runner.Suspect, reason: "3 times a connection was lost"},
+		{name: "not pinned", change: func(c *runner.Cell, _ *runner.Outcome) { c.Plan.Pinned = false }, want: runner.Suspect, reason: "not pinned"},
+		{name: "elsewhere", change: func(c *runner.Cell, o *runner.Outcome) { c.Plan, o.ServerUse = machine.Plan{}, nil }, want: runner.Valid},
+		{name: "steal", change: func(_ *runner.Cell, o *runner.Outcome) {
+			o.ServerUse.Cores = machine.CoreTimes{Busy: 500, Idle: 490, Steal: 10}
+			o.ServerUse.Counters = machine.Counters{At: 1000, UserCPU: 500}
+		}, want: runner.Suspect, reason: "1.0 % of the server's cores was stolen"},
+		{name: "much steal", change: func(_ *runner.Cell, o *runner.Outcome) {
+			o.ClientUse.Cores = machine.CoreTimes{Busy: 500, Idle: 400, Steal: 100}
+			o.ClientUse.Counters = machine.Counters{At: 1000, UserCPU: 500}
+		}, want: runner.Invalid, reason: "10.0 % of the client's cores was stolen"},
+		{name: "neighbours", change: func(_ *runner.Cell, o *runner.Outcome) {
+			o.ServerUse.Cores = machine.CoreTimes{Busy: 6 * time.Second, Idle: 4 * time.Second}
+		}, want: runner.Suspect, reason: "other processes used 10 % of the server's cores"},
+		{name: "small lag", times: record.Times{Response: 10 * time.Millisecond, Lag: 99 * time.Microsecond}, want: runner.Valid},
+		{name: "lag", times: record.Times{Response: 10 * time.Millisecond, Lag: 1100 * time.Microsecond}, want: runner.Suspect, reason: "lag has a p99 of 1.1ms, 11 %"},
+		{name: "great lag", times: record.Times{Response: 10 * time.Millisecond, Lag: 5100 * time.Microsecond}, want: runner.Invalid, reason: "51 %"},
+		{name: "own collector", change: func(_ *runner.Cell, o *runner.Outcome) { o.ClientUse.GCPause = 100 * time.Millisecond }, want: runner.Suspect, reason: "stopped it for 1.0 %"},
+	} {
+		times := c.times
+		if times.Response == 0 {
+			times = usual
+		}
+		cell, out := outcome(t, 2000+c.requests, times, c.change)
+		got := runner.Judge(cell, out)
+		reasons := strings.Join(got.Reasons, "; ")
+		if got.Verdict != c.want || c.reason == "" && reasons != "" || !strings.Contains(reasons, c.reason) {
+			t.Errorf("%s: %s because of %q, want %s because of %q", c.name, got.Verdict, reasons, c.want, c.reason)
+		}
+	}
+}
+
+func TestBound(t *testing.T) {
+	for _, c := range []struct {
+		client, server float64
+		unknown        bool
+		want           string
+	}{
+		{0.5, 0.5, false, "neither"},
+		{0.95, 0.5, false, "client"},
+		{0.5, 0.9, false, "server"},
+		{0.95, 0.95, false, "both"},
+		{0.95, 0, true, ""},
+	} {
+		_, out := outcome(t, 1, record.Times{}, func(_ *runner.Cell, o *runner.Outcome) {
+			o.ClientUse.Share, o.ServerUse.Share = c.client, c.server
+			if c.unknown {
+				o.ServerUse = nil
+			}
+		})
+		if got := runner.Bound(out); got != c.want {
+			t.Errorf("client %v, server %v: %q, want %q", c.client, c.server, got, c.want)
+		}
+	}
+}
