@@ -17,25 +17,13 @@ import (
 // garbage: bytes that belong to no protocol, or to another one, harm nobody but who sent them.
 func garbage(t *testing.T, s *suite) {
 	s.networked(t)
-	r := s.start(t, twoAccounts(), withLimits(transports.Limits{HandshakeTimeout: 500 * time.Millisecond, RequestTimeout: 500 * time.Millisecond}))
+	r := s.start(t, twoAccounts(), withLimits(transports.Limits{
+		HandshakeTimeout: 500 * time.Millisecond, RequestTimeout: 500 * time.Millisecond, IdleTimeout: time.Second,
+	}))
 	c := r.dial(alphaKey)
 	c.submit(r.limit("before", buy, 1, 0))
 	sessions := r.probe.openSessions()
-	stop := make(chan struct{})
-	var group sync.WaitGroup
-	group.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if _, fault := c.try(t.Context(), r.immediate(id("meanwhile-%d", i), buy, 1, -1)); fault != nil {
-				t.Errorf("another client's call: %v", fault)
-				return
-			}
-		}
-	})
+	stop := c.keepAsking()
 	var attackers sync.WaitGroup
 	for name, bytes := range map[string]string{
 		"one byte":               "\x00",
@@ -59,8 +47,7 @@ func garbage(t *testing.T, s *suite) {
 		}
 	}
 	await(t, "every attacker's connection has ended", run(attackers.Wait))
-	close(stop)
-	await(t, "the other client's last call ends", run(group.Wait))
+	stop()
 	r.dial(betaKey).submit(r.limit("after", buy, 1, 0))
 	eventually(t, "no session is left of the attackers", func() bool { return r.probe.openSessions() <= sessions+1 })
 }

@@ -119,8 +119,9 @@ func lateAnswer(t *testing.T, s *suite) {
 	response.Reset()
 	response.Text = "mine again"
 	gate.open()
-	c.submit(r.limit("next", buy, 1, 0))
-	c.submit(r.limit("next-2", buy, 1, 0))
+	for i := range 50 { // the late answer is on its way: it has this much time to do harm
+		c.submit(r.limit(id("next-%d", i), buy, 1, 0))
+	}
 	if !proto.Equal(response, &pb.SubmitOrderResponse{Text: "mine again"}) {
 		t.Errorf("the late answer wrote into its caller's message: %s", text(response))
 	}
@@ -241,15 +242,14 @@ func panics(t *testing.T, s *suite) {
 // failingCommit: when the journal cannot keep its promise nothing is acknowledged, and nobody is told that nothing happened.
 func failingCommit(t *testing.T, s *suite) {
 	r := s.start(t, twoAccounts())
-	healthy := r.dial(betaKey)
+	healthy, lone, c := r.dial(betaKey), r.dial(alphaKey), r.dial(alphaKey)
 	healthy.submit(r.limit("before", buy, 1, 0))
 	cause := errors.New("no space left on the disk of this test")
 	r.probe.fail(alphaKey, cause)
 
-	wantFault(t, r.dial(alphaKey).refuse(r.limit("lone", buy, 1, 0)), pb.Reason_REASON_JOURNAL_UNAVAILABLE, unknown)
+	wantFault(t, lone.refuse(r.limit("lone", buy, 1, 0)), pb.Reason_REASON_JOURNAL_UNAVAILABLE, unknown)
 
 	// Of calls beside each other one may find the connection gone already, but none is answered.
-	c := r.dial(alphaKey)
 	gate := r.probe.hold(alphaKey)
 	t.Cleanup(gate.open)
 	var calls []*pending

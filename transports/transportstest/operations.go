@@ -256,6 +256,50 @@ func getBook(t *testing.T, s *suite) {
 	equal(t, got, &pb.GetBookResponse{Symbol: r.second})
 }
 
+// extremeNumbers: the greatest numbers of the contract arrive as they were sent, although a double holds 53 bits only.
+func extremeNumbers(t *testing.T, s *suite) {
+	options := twoAccounts()
+	options.Limits = &pb.Limits{}
+	r := s.start(t, options)
+	c := r.dial(alphaKey)
+	for _, extreme := range []struct {
+		name     string
+		side     pb.Side
+		quantity uint64
+		price    int64
+	}{
+		{"dearest", sell, 1, 1 << 62},
+		{"nearly-dearest", sell, 1, 1<<62 - 1},
+		{"cheapest", buy, 1, -(1 << 62)},
+		{"nearly-cheapest", buy, 1, -(1 << 62) + 1},
+		{"most", buy, mostLots, 1},
+		{"free", buy, 7, 0},
+		{"below-zero", buy, 7, -1},
+	} {
+		order := r.limit(extreme.name, extreme.side, extreme.quantity, 0)
+		order.Price = extreme.price
+		equal(t, c.submit(order), &pb.SubmitOrderResponse{
+			ClientOrderId: extreme.name, Status: accepted, Quantity: extreme.quantity, LeavesQuantity: extreme.quantity,
+		})
+		if got := ask[*pb.GetOrderResponse](c, &pb.GetOrderRequest{ClientOrderId: extreme.name}).GetOrder(); got.GetPrice() != extreme.price {
+			t.Errorf("order %s: price %d, want %d", extreme.name, got.GetPrice(), extreme.price)
+		}
+	}
+	equal(t, ask[*pb.ReplaceOrderResponse](c, &pb.ReplaceOrderRequest{ClientOrderId: "dearest", Quantity: mostLots / 3, Price: 12345678}),
+		&pb.ReplaceOrderResponse{ClientOrderId: "dearest", Status: accepted, Quantity: mostLots / 3, LeavesQuantity: mostLots / 3})
+	bid := func(price int64, quantity uint64) *pb.BookLevel {
+		return &pb.BookLevel{Price: price, Quantity: quantity, OrderCount: 1}
+	}
+	r.wantBook(c, 0, []*pb.BookLevel{bid(1, mostLots), bid(0, 7), bid(-1, 7), bid(-(1<<62)+1, 1), bid(-(1 << 62), 1)},
+		[]*pb.BookLevel{bid(12345678, mostLots/3), bid(1<<62-1, 1)}, 0)
+	taken := r.immediate("takes-a-third", buy, mostLots/3, 0)
+	taken.Price = 12345678
+	equal(t, c.submit(taken), &pb.SubmitOrderResponse{
+		ClientOrderId: taken.ClientOrderId, Status: filled, Quantity: mostLots / 3, FilledQuantity: mostLots / 3,
+		LastPrice: 12345678, FilledNotional: mostLots / 3 * 12345678,
+	})
+}
+
 func listInstruments(t *testing.T, s *suite) {
 	r := s.start(t, twoAccounts())
 	got := ask[*pb.ListInstrumentsResponse](r.dial(alphaKey), &pb.ListInstrumentsRequest{})

@@ -24,8 +24,9 @@ type refusal struct {
 }
 
 const (
-	maxQuantity = 1000 // lots, in the refusals' gateway
-	collarBps   = 500  // 5 %
+	maxQuantity = 1000      // lots, in the refusals' gateway
+	collarBps   = 500       // 5 %, there
+	mostLots    = 1<<40 - 1 // the contract's greatest quantity
 )
 
 func refusals(t *testing.T, s *suite) {
@@ -54,7 +55,7 @@ func (r *rig) refusals() []refusal {
 		// Business rules.
 		{"unknown symbol", alphaKey, order("u1", func(o *pb.SubmitOrderRequest) { o.Symbol = "NO.SUCH.SYMBOL" }), pb.Reason_REASON_UNKNOWN_SYMBOL, ""},
 		{"more than the maximum quantity", alphaKey, r.limit("q1", buy, maxQuantity+1, -1), pb.Reason_REASON_MAX_QUANTITY, ""},
-		{"the greatest quantity", alphaKey, r.limit("q2", buy, math.MaxInt64, -1), pb.Reason_REASON_MAX_QUANTITY, ""},
+		{"the greatest quantity", alphaKey, r.limit("q2", buy, mostLots, -1), pb.Reason_REASON_MAX_QUANTITY, ""},
 		{"bid below the collar", alphaKey, r.limit("c1", buy, 1, -far-1), pb.Reason_REASON_PRICE_COLLAR, ""},
 		{"bid above the collar", alphaKey, r.limit("c2", buy, 1, far+1), pb.Reason_REASON_PRICE_COLLAR, ""},
 		{"offer above the collar", alphaKey, r.limit("c3", sell, 1, far+1), pb.Reason_REASON_PRICE_COLLAR, ""},
@@ -121,6 +122,7 @@ func (r *rig) refusals() []refusal {
 	malformed("an undefined time in force", "time_in_force", order("m", func(o *pb.SubmitOrderRequest) { o.TimeInForce = 5 }))
 	malformed("a market order for the day", "time_in_force", with(r.market("m", buy, 1), func(o *pb.SubmitOrderRequest) { o.TimeInForce = pb.TimeInForce_TIME_IN_FORCE_DAY }))
 	malformed("quantity 0", "quantity", order("m", func(o *pb.SubmitOrderRequest) { o.Quantity = 0 }))
+	malformed("more than the greatest quantity", "quantity", order("m", func(o *pb.SubmitOrderRequest) { o.Quantity = mostLots + 1 }))
 	malformed("quantity above 63 bits", "quantity", order("m", func(o *pb.SubmitOrderRequest) { o.Quantity = 1 << 63 }))
 	malformed("price above 2^62", "price", order("m", func(o *pb.SubmitOrderRequest) { o.Price = 1<<62 + 1 }))
 	malformed("price below -2^62", "price", order("m", func(o *pb.SubmitOrderRequest) { o.Price = -(1 << 62) - 1 }))
@@ -187,7 +189,7 @@ func limits(t *testing.T, s *suite) {
 	r, c := start(&pb.Limits{MaxNotional: 10 * price})
 	at(c, r.limit("at-it", buy, 10, 0), 0)
 	at(c, r.limit("above", buy, 11, 0), pb.Reason_REASON_MAX_NOTIONAL)
-	at(c, r.limit("overflow", buy, math.MaxInt64, 0), pb.Reason_REASON_MAX_NOTIONAL)
+	at(c, r.limit("far-above", buy, mostLots, 0), pb.Reason_REASON_MAX_NOTIONAL)
 }
 
 // keys decide who speaks, when the connection is made.

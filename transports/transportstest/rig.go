@@ -289,6 +289,24 @@ func (p *pending) wait(t testing.TB) (proto.Message, *transports.Fault) {
 	return p.response, p.fault
 }
 
+// keepAsking makes one call after the other, which all must be answered, until the returned function is called. They are cancels of
+// orders that nobody has, so that they can be told apart and leave nothing behind.
+func (c *client) keepAsking() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	over := run(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			if _, fault := c.try(c.rig.t.Context(), cancelOrder("", id("nobody-%d", i))); fault != nil {
+				c.rig.t.Errorf("a call while others misbehave: %v", fault)
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		await(c.rig.t, "the last call ends", over)
+	}
+}
+
 // await waits for a channel to close, and fails with the stacks of all goroutines when it does not.
 func await(t testing.TB, what string, done <-chan struct{}) {
 	t.Helper()

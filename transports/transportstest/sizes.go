@@ -1,7 +1,6 @@
 package transportstest
 
 import (
-	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -44,21 +43,7 @@ func oversizeRequest(t *testing.T, s *suite) {
 	const limit = 8192
 	r := s.start(t, twoAccounts(), withLimits(transports.Limits{MaxRequestBytes: limit}))
 	bystander := r.dial(betaKey)
-	stop := make(chan struct{})
-	var group sync.WaitGroup
-	group.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if _, fault := bystander.try(t.Context(), r.immediate(id("bystander-%d", i), buy, 1, 0)); fault != nil {
-				t.Errorf("another client's call: %v", fault)
-				return
-			}
-		}
-	})
+	stop := bystander.keepAsking()
 	for _, clients := range []struct {
 		name  string
 		limit int
@@ -82,6 +67,5 @@ func oversizeRequest(t *testing.T, s *suite) {
 			}
 		}
 	}
-	close(stop)
-	await(t, "the other client's last call ends", run(group.Wait))
+	stop()
 }
