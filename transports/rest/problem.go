@@ -89,7 +89,10 @@ func writeProblem(w http.ResponseWriter, err error) {
 		wait := max(time.Second, time.Duration(detail.GetRetryAfterMs())*time.Millisecond)
 		header.Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
 	}
-	if fault.Reason == pb.Reason_REASON_DRAINING {
+	switch fault.Reason {
+	case pb.Reason_REASON_DRAINING, pb.Reason_REASON_TOO_LARGE:
+		// For a body that is too large, also because net/http would read up to 256 KiB of it before it lets the answer go,
+		// to keep the connection; closing, it lingers half a second so that the peer can read.
 		header.Set("Connection", "close")
 	}
 	body, err := json.Marshal(problem{
