@@ -8,7 +8,7 @@ import (
 
 // windowBytes is what a reader holds of a file at a time: several of the largest
 // records. It bounds the memory of a scan.
-const windowBytes = 1 << 20
+const windowBytes = 256 << 10
 
 // window reads a file through a buffer that moves forward.
 type window struct {

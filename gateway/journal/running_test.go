@@ -1,0 +1,511 @@
+package journal_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tailgate/gateway/journal"
+)
+
+// TestFull runs out of space, goes on reading and acking, and recovers.
+func TestFull(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fs, h := newMemFS(), newHistory()
+				fs.space = 2 * journal.MinSegmentBytes
+				var log strings.Builder
+				opts := memOptions(fs, mode)
+				opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				j, _, _ := open(t, opts)
+				fill := func() error {
+					for {
+						synctest.Wait()
+						if _, err := h.append(j, 0, 10_000); err != nil {
+							return err
+						}
+						h.commit(j)
+					}
+				}
+				err := fill()
+				if !errors.Is(err, journal.ErrFull) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "/log") {
+					t.Fatalf("append on a full disk: %v", err)
+				}
+				if entries, acked := h.snapshot(); acked != uint64(len(entries)) || acked < 20 || j.Err() != nil || !j.Stats().NoSpace {
+					t.Fatalf("%d of %d acked, %v, %+v", acked, len(entries), j.Err(), j.Stats())
+				}
+				if report, err := journal.Verify("/log", fs, nil); err != nil || report.LastLSN != j.Committed() {
+					t.Fatalf("reading on a full disk: %v, %v", report, err)
+				}
+				fs.mu.Lock()
+				fs.space += journal.MinSegmentBytes
+				fs.mu.Unlock()
+				time.Sleep(time.Second) // of the bubble's clock: the journal tries again
+				if err := fill(); !errors.Is(err, journal.ErrFull) {
+					t.Fatalf("after space was back: %v", err)
+				}
+				entries, _ := h.snapshot()
+				if len(entries) < 30 {
+					t.Fatalf("%d entries: nothing was taken after space was back", len(entries))
+				}
+				if err := errors.Join(j.Close(), h.settled()); err != nil {
+					t.Fatal(err)
+				}
+				if strings.Count(log.String(), "has no space") != 2 || strings.Count(log.String(), "space again") != 1 {
+					t.Fatalf("log:\n%s", log.String())
+				}
+				// A process that starts on the full disk replays and refuses entry.
+				fs.space = 0
+				j, got, _ := open(t, memOptions(fs, mode))
+				if err := equal(got, entries); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := h.append(j, 0, 10); !errors.Is(err, journal.ErrFull) {
+					t.Fatalf("append after a start on a full disk: %v", err)
+				}
+				fs.mu.Lock()
+				fs.space = 1 << 30
+				fs.mu.Unlock()
+				time.Sleep(time.Second)
+				if _, err := h.append(j, 0, 10); err != nil {
+					t.Fatal(err)
+				}
+				h.commit(j)
+				if err := errors.Join(j.Close(), h.settled()); err != nil {
+					t.Fatal(err)
+				}
+				j, got, _ = open(t, memOptions(fs, mode))
+				if err := errors.Join(equal(got, h.entries), j.Close()); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// TestBacklog holds a write back: Append goes on up to its bound without waiting,
+// and everything taken is written when the disk moves again.
+func TestBacklog(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fs, h := newMemFS(), newHistory()
+				opts := memOptions(fs, mode)
+				opts.SegmentBytes = 1 << 20
+				j, _, _ := open(t, opts)
+				synctest.Wait()
+				move := make(chan struct{})
+				fs.intercept(func(c call) *fault {
+					if c.op == "write" {
+						<-move
+					}
+					return nil
+				})
+				size, taken := 1000, 0
+				if _, err := h.append(j, 0, size); err != nil {
+					t.Fatal(err)
+				}
+				committed := make(chan struct{})
+				go func() { h.commit(j); close(committed) }()
+				synctest.Wait() // the first entry is in the write that does not return
+				for {
+					_, err := h.append(j, 0, size)
+					if errors.Is(err, journal.ErrBacklog) {
+						break
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					taken++
+				}
+				if want := opts.MaxPendingBytes / 2 / (size + recordHeader); taken != want {
+					t.Fatalf("%d entries taken before ErrBacklog, want %d", taken, want)
+				}
+				if _, acked := h.snapshot(); mode != journal.SyncOff && acked != 0 {
+					t.Fatalf("LSN %d acked while the write hangs", acked)
+				}
+				close(move)
+				<-committed
+				h.commit(j)
+				synctest.Wait()
+				if _, err := h.append(j, 0, size); err != nil {
+					t.Fatalf("append after the backlog: %v", err)
+				}
+				if err := errors.Join(j.Close(), h.settled()); err != nil {
+					t.Fatal(err)
+				}
+				j, got, _ := open(t, memOptions(fs, mode))
+				if err := errors.Join(equal(got, h.entries), j.Close()); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// TestSharedSync lets commits come in while a sync is under way: they share the
+// next one, and are released in the order of their Commits.
+func TestSharedSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := newMemFS()
+		var syncs []time.Duration
+		opts := memOptions(fs, journal.SyncAlways)
+		opts.OnSync = func(d time.Duration) { syncs = append(syncs, d) }
+		j, _, _ := open(t, opts)
+		synctest.Wait()
+		fs.intercept(func(c call) *fault {
+			if c.op == "sync" {
+				time.Sleep(10 * time.Millisecond)
+			}
+			return nil
+		})
+		var order []uint64
+		waiter := waiterFunc(func(mark uint64, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			order = append(order, mark)
+		})
+		for mark := range uint64(100) {
+			if _, err := j.Append(0, nil); err != nil {
+				t.Fatal(err)
+			}
+			j.Commit(waiter, mark)
+			if mark == 0 {
+				synctest.Wait() // it is being synced alone
+			}
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(syncs) != 2 || syncs[0] != 10*time.Millisecond {
+			t.Errorf("syncs took %v, want two of 10ms", syncs)
+		}
+		for i, mark := range order {
+			if uint64(i) != mark {
+				t.Fatalf("released in the order %v", order)
+			}
+		}
+		if len(order) != 100 {
+			t.Errorf("%d released, want 100", len(order))
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestFailureIsFinal fails one write or sync: its waiters get the reason, and
+// nothing is taken or acked any more although the disk works again.
+func TestFailureIsFinal(t *testing.T) {
+	for _, c := range []struct {
+		mode journal.SyncMode
+		op   string
+	}{{journal.SyncOS, "write"}, {journal.SyncAlways, "write"}, {journal.SyncAlways, "sync"}} {
+		t.Run(c.mode.String()+"/"+c.op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fs := newMemFS()
+				j, _, _ := open(t, memOptions(fs, c.mode))
+				synctest.Wait()
+				failures := 0
+				fs.intercept(func(got call) *fault {
+					if got.op == c.op && failures == 0 {
+						failures++
+						return &fault{syscall.EIO, 0}
+					}
+					return nil
+				})
+				w := newReleased()
+				if _, err := j.Append(0, []byte("lost")); err != nil {
+					t.Fatal(err)
+				}
+				j.Commit(w, 1)
+				err := <-w.ch
+				if !errors.Is(err, journal.ErrFailed) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "/log/0000") {
+					t.Fatalf("released with %v", err)
+				}
+				if _, err := j.Append(0, nil); !errors.Is(err, journal.ErrFailed) {
+					t.Fatalf("append after the failure: %v", err)
+				}
+				j.Commit(w, 2)
+				if err := <-w.ch; !errors.Is(err, journal.ErrFailed) {
+					t.Fatalf("commit after the failure: %v", err)
+				}
+				if j.Err() == nil || j.Committed() != 0 {
+					t.Fatalf("err %v, committed mark %d", j.Err(), j.Committed())
+				}
+				if err := j.Close(); !errors.Is(err, journal.ErrFailed) {
+					t.Fatalf("close: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestClose closes with commits under way and after.
+func TestClose(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fs, h := newMemFS(), newHistory()
+				j, _, _ := open(t, memOptions(fs, mode))
+				for range 50 {
+					if _, err := h.append(j, 0, 500); err != nil {
+						t.Fatal(err)
+					}
+					h.commit(j)
+				}
+				if _, err := h.append(j, 0, 1); err != nil { // never committed, and yet closed
+					t.Fatal(err)
+				}
+				if err := j.Close(); err != nil {
+					t.Fatal(err)
+				}
+				h.commit(j)
+				if err := h.settled(); err != nil {
+					t.Fatal(err)
+				}
+				if _, acked := h.snapshot(); acked != 51 {
+					t.Fatalf("LSN %d acked, want 51", acked)
+				}
+				if _, err := j.Append(0, nil); !errors.Is(err, journal.ErrClosed) {
+					t.Fatalf("append after close: %v", err)
+				}
+				if err := j.Close(); !errors.Is(err, journal.ErrClosed) {
+					t.Fatalf("second close: %v", err)
+				}
+				for path := range fs.names {
+					if !strings.HasSuffix(path, ".seg") {
+						t.Errorf("%s is left behind", path)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestConcurrentCommits has many callers append under one lock and commit outside
+// of it, on the real file system and over several segments.
+func TestConcurrentCommits(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode.String(), func(t *testing.T) {
+			opts := journal.Options{Dir: t.TempDir(), Sync: mode, SegmentBytes: 256 << 10}
+			j, _, _ := open(t, opts)
+			const callers, batches = 8, 60
+			h := newHistory()
+			var workers sync.WaitGroup
+			released := make([][]uint64, callers)
+			for id := range callers {
+				workers.Go(func() {
+					all := make(chan struct{})
+					w := waiterFunc(func(mark uint64, err error) {
+						if err != nil {
+							t.Errorf("caller %d: %v", id, err)
+						}
+						if mode != journal.SyncOff && j.Committed() < mark {
+							t.Errorf("caller %d: mark %d released, committed mark %d", id, mark, j.Committed())
+						}
+						released[id] = append(released[id], mark)
+						if len(released[id]) == batches {
+							close(all)
+						}
+					})
+					for batch := range batches {
+						h.sequencer.Lock()
+						for i := range 1 + (id+batch)%7 {
+							n := uint64(len(h.entries) + 1)
+							p := payload(n, 50*i)
+							lsn, err := j.Append(int64(n), p)
+							if errors.Is(err, journal.ErrBacklog) {
+								break // a legal refusal: nothing was taken
+							}
+							if err != nil || lsn != n {
+								t.Errorf("LSN %d, want %d: %v", lsn, n, err)
+								break
+							}
+							h.entries = append(h.entries, journal.Entry{LSN: n, TimeNs: int64(n), Payload: p})
+						}
+						mark := uint64(len(h.entries))
+						h.sequencer.Unlock()
+						j.Commit(w, mark)
+					}
+					<-all
+				})
+			}
+			workers.Wait()
+			for id, marks := range released {
+				for i := 1; i < len(marks); i++ {
+					if marks[i] < marks[i-1] {
+						t.Errorf("caller %d was released in the order %v", id, marks)
+					}
+				}
+			}
+			if mode != journal.SyncOff && j.Committed() != uint64(len(h.entries)) {
+				t.Errorf("committed mark %d, appended %d", j.Committed(), len(h.entries))
+			}
+			if err := j.Close(); err != nil {
+				t.Fatal(err)
+			}
+			j, got, _ := open(t, opts)
+			if err := errors.Join(equal(got, h.entries), j.Close()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestVerifyBesideWriter reads the log again and again while it is written.
+func TestVerifyBesideWriter(t *testing.T) {
+	for _, mode := range []journal.SyncMode{journal.SyncOS, journal.SyncAlways} {
+		t.Run(mode.String(), func(t *testing.T) {
+			opts := journal.Options{Dir: t.TempDir(), Sync: mode, SegmentBytes: 256 << 10}
+			j, _, _ := open(t, opts)
+			done := make(chan error)
+			go func() {
+				var last uint64
+				for reads := 0; reads < 50 || last < 50; reads++ {
+					committed := j.Committed()
+					report, err := journal.Verify(opts.Dir, nil, func(e journal.Entry) error {
+						if want := payload(e.LSN, int(e.LSN%5000)); string(want) != string(e.Payload) {
+							return fmt.Errorf("LSN %d is not what was appended", e.LSN)
+						}
+						return nil
+					})
+					if err == nil && (report.LastLSN < committed || report.LastLSN < last) {
+						err = fmt.Errorf("last LSN %d after %d, committed mark %d", report.LastLSN, last, committed)
+					}
+					if err != nil {
+						done <- err
+						return
+					}
+					last = report.LastLSN
+				}
+				done <- nil
+			}()
+			w := newReleased()
+			for n := uint64(1); ; {
+				_, err := j.Append(0, payload(n, int(n%5000)))
+				if err == nil {
+					n++
+				} else if !errors.Is(err, journal.ErrBacklog) {
+					t.Fatal(err)
+				}
+				j.Commit(w, n)
+				if err := <-w.ch; err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case err := <-done:
+					if err := errors.Join(err, j.Close()); err != nil {
+						t.Fatal(err)
+					}
+					return
+				default:
+				}
+			}
+		})
+	}
+}
+
+func TestLockedFolder(t *testing.T) {
+	opts := journal.Options{Dir: t.TempDir()}
+	j, _, _ := open(t, opts)
+	_, _, _, err := collect(opts)
+	if !errors.Is(err, journal.ErrLocked) || !strings.Contains(err.Error(), filepath.Join(opts.Dir, "LOCK")) {
+		t.Fatalf("second open: %v", err)
+	}
+	if _, err := journal.Cut(opts.Dir, nil, 1); !errors.Is(err, journal.ErrLocked) {
+		t.Fatalf("cut of an open log: %v", err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j, _, _ = open(t, opts)
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTermFence(t *testing.T) {
+	opts := journal.Options{Dir: t.TempDir(), Term: 7}
+	j, _, _ := open(t, opts) // an entry is not needed: to open is to take over
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	opts.Term = 6
+	if _, _, _, err := collect(opts); !errors.Is(err, journal.ErrTerm) {
+		t.Fatalf("open with an older term: %v", err)
+	}
+	opts.Term = 8
+	j, _, _ = open(t, opts)
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReplayErrorEndsOpen(t *testing.T) {
+	opts := journal.Options{Dir: t.TempDir()}
+	j, _, _ := open(t, opts)
+	if _, err := j.Append(0, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	unknown := errors.New("unknown command")
+	if _, _, err := journal.Open(opts, func(journal.Entry) error { return unknown }); !errors.Is(err, unknown) {
+		t.Fatalf("open: %v", err)
+	}
+	j, got, _ := open(t, opts)
+	if err := j.Close(); err != nil || len(got) != 1 {
+		t.Fatalf("%v, %d entries", err, len(got))
+	}
+}
+
+func TestPayloadBound(t *testing.T) {
+	j, _, _ := open(t, memOptions(newMemFS(), journal.SyncOS))
+	if _, err := j.Append(0, make([]byte, journal.MaxPayloadBytes+1)); !errors.Is(err, journal.ErrTooLarge) {
+		t.Errorf("one byte too many: %v", err)
+	}
+	if lsn, err := j.Append(0, make([]byte, journal.MaxPayloadBytes)); err != nil || lsn != 1 {
+		t.Errorf("the largest: LSN %d, %v", lsn, err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOptionsOutOfBounds(t *testing.T) {
+	for want, opts := range map[string]journal.Options{
+		"Dir":             {},
+		"sync mode":       {Dir: "/log", Sync: 3},
+		"SegmentBytes":    {Dir: "/log", SegmentBytes: journal.MinSegmentBytes - 1},
+		"MaxPendingBytes": {Dir: "/log", MaxPendingBytes: journal.MaxMaxPendingBytes + 1},
+	} {
+		opts.FS = newMemFS()
+		if _, _, _, err := collect(opts); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want a word about %s", opts, err, want)
+		}
+	}
+}
+
+func TestSyncModeText(t *testing.T) {
+	for _, mode := range modes {
+		text, err := mode.MarshalText()
+		var back journal.SyncMode = 99
+		if err := errors.Join(err, back.UnmarshalText(text)); err != nil || back != mode {
+			t.Errorf("%v became %q and %v: %v", mode, text, back, err)
+		}
+	}
+	var mode journal.SyncMode
+	if err := mode.UnmarshalText([]byte("fsync")); err == nil || !strings.Contains(err.Error(), "off, os, always") {
+		t.Errorf("unknown mode: %v", err)
+	}
+}
