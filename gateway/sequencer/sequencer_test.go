@@ -1,0 +1,148 @@
+package sequencer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"tailgate/gateway/orders"
+	"tailgate/matching"
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+)
+
+// fakeLog keeps records in memory and can be told to refuse.
+type fakeLog struct {
+	records [][]byte
+	refuse  error
+}
+
+func (l *fakeLog) Append(_ int64, payload []byte) (uint64, error) {
+	if l.refuse != nil {
+		return 0, l.refuse
+	}
+	l.records = append(l.records, slices.Clone(payload))
+	return uint64(len(l.records)), nil
+}
+func (l *fakeLog) Commit(r transports.Releaser, mark uint64) { r.Release(mark, nil) }
+func (l *fakeLog) Committed() uint64                         { return uint64(len(l.records)) }
+func (l *fakeLog) Err() error                                { return nil }
+
+func newState(t *testing.T, options orders.Options) *orders.State {
+	t.Helper()
+	state, err := orders.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// started returns a sequencer with the instrument ACME and the account demo.
+func started(t *testing.T, options orders.Options) (*Sequencer, *fakeLog) {
+	t.Helper()
+	log := &fakeLog{}
+	s := New(newState(t, options))
+	s.Start(log)
+	symbol, _ := orders.ParseSymbol("ACME")
+	for _, c := range []orders.Command{
+		{Kind: orders.DefineInstrument, Instrument: &orders.Instrument{
+			Symbol: symbol, TickNanos: 1, LotSize: 1, Currency: "USD", State: pb.InstrumentState_INSTRUMENT_STATE_OPEN,
+		}},
+		{Kind: orders.DefineAccount, Name: "demo"},
+	} {
+		if err := s.Execute(&c, &orders.Answer{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s, log
+}
+
+func order(n int, side matching.Side) *orders.Command {
+	c := &orders.Command{Kind: orders.Submit, Side: side, Type: matching.Limit, TimeInForce: matching.Day, Quantity: 1, Price: 100}
+	c.ClientOrderID, _ = orders.ParseID(fmt.Sprint("o-", n))
+	c.Symbol, _ = orders.ParseSymbol("ACME")
+	return c
+}
+
+// TestLogOrderIsStateOrder: whatever many goroutines do at once, a replay of the log alone gives the same book.
+func TestLogOrderIsStateOrder(t *testing.T) {
+	s, log := started(t, orders.Options{MaxIDs: 10_000})
+	var wait sync.WaitGroup
+	for g := range 8 {
+		wait.Go(func() {
+			for i := range 200 {
+				if err := s.Execute(order(g*200+i, matching.Side(1+(g+i)%2)), &orders.Answer{}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	again := New(newState(t, orders.Options{MaxIDs: 10_000}))
+	for i, record := range log.records {
+		if err := again.Replay(uint64(i+1), record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	symbol, _ := orders.ParseSymbol("ACME")
+	show := func(s *Sequencer) (text string) {
+		s.Read(func(state *orders.State, last uint64) {
+			page, _ := state.List(0, false, 0, 2000, nil)
+			bids, asks, price, _ := state.Book(symbol, 100, nil, nil)
+			text = fmt.Sprint(last, page, bids, asks, price)
+		})
+		return text
+	}
+	if was, is := show(s), show(again); was != is {
+		t.Errorf("replay gives\n%s\nwas\n%s", is, was)
+	}
+}
+
+func TestRefusedAppendChangesNothing(t *testing.T) {
+	s, log := started(t, orders.Options{MaxIDs: 10})
+	log.refuse = errors.New("disk full at /x")
+	f := transports.AsFault(s.Execute(order(1, matching.Buy), &orders.Answer{}))
+	if f.Reason != pb.Reason_REASON_JOURNAL_UNAVAILABLE || f.Outcome != pb.Outcome_OUTCOME_NOT_PROCESSED {
+		t.Errorf("got %v (%s)", f, f.Outcome)
+	}
+	log.refuse = nil
+	var answer orders.Answer
+	if err := s.Execute(order(1, matching.Buy), &answer); err != nil || answer.Duplicate {
+		t.Errorf("the same id afterwards: %v, %+v", err, answer)
+	}
+}
+
+func TestFullTableIsAFault(t *testing.T) {
+	s, _ := started(t, orders.Options{MaxIDs: 1})
+	if err := s.Execute(order(1, matching.Buy), &orders.Answer{}); err != nil {
+		t.Fatal(err)
+	}
+	f := transports.AsFault(s.Execute(order(2, matching.Buy), &orders.Answer{}))
+	if f.Reason != pb.Reason_REASON_ID_TABLE_FULL || f.Outcome != pb.Outcome_OUTCOME_NOT_PROCESSED {
+		t.Errorf("got %v (%s)", f, f.Outcome)
+	}
+}
+
+// TestHalfAppliedCommandStopsForGood: an account defined twice is what no caller does; it makes Apply fail behind the append.
+func TestHalfAppliedCommandStopsForGood(t *testing.T) {
+	s, _ := started(t, orders.Options{MaxIDs: 10})
+	if err := s.Execute(&orders.Command{Kind: orders.DefineAccount, Name: "demo"}, &orders.Answer{}); err == nil {
+		t.Fatal("the same account twice was taken")
+	}
+	f := transports.AsFault(s.Execute(order(1, matching.Buy), &orders.Answer{}))
+	if f.Reason != pb.Reason_REASON_INTERNAL || f.Outcome != pb.Outcome_OUTCOME_UNKNOWN || !errors.Is(f, orders.ErrReplay) {
+		t.Errorf("got %v (%s)", f, f.Outcome)
+	}
+	if err := s.Err(); !errors.Is(err, orders.ErrReplay) {
+		t.Errorf("Err is %v", err)
+	}
+}
+
+func TestReplayNamesTheRecord(t *testing.T) {
+	s := New(newState(t, orders.Options{MaxIDs: 10}))
+	if err := s.Replay(7, []byte{99}); !errors.Is(err, orders.ErrEncoding) || fmt.Sprint(err)[:26] != "log sequence number 7: not" {
+		t.Errorf("got %v", err)
+	}
+}
