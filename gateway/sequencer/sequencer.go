@@ -68,7 +68,9 @@ func (s *Sequencer) Execute(c *orders.Command, out *orders.Answer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken != nil {
-		return s.brokenFault()
+		f := transports.Refuse(pb.Reason_REASON_INTERNAL, "the gateway takes nothing more after an internal error; it must be restarted")
+		f.Err = s.broken
+		return f
 	}
 	journal, err := s.state.Decide(c, out)
 	if err != nil {
@@ -87,7 +89,7 @@ func (s *Sequencer) Execute(c *orders.Command, out *orders.Answer) error {
 	s.broken = errHalfApplied
 	if err := s.state.Apply(c, out); err != nil {
 		s.broken = err
-		return s.brokenFault()
+		return transports.InDoubt(pb.Reason_REASON_INTERNAL, err, "the gateway stopped half way through this request; after a restart the same id tells what became of it")
 	}
 	s.broken = nil
 	s.last = lsn
@@ -116,10 +118,6 @@ func (s *Sequencer) Err() error {
 }
 
 var errHalfApplied = errors.New("a command stopped half way")
-
-func (s *Sequencer) brokenFault() *transports.Fault {
-	return transports.InDoubt(pb.Reason_REASON_INTERNAL, s.broken, "the gateway has stopped taking orders after an internal error; restart it, then the same id tells what became of this one")
-}
 
 // retryJournal is when to come back to a journal that takes nothing at the moment: a disk is not freed, nor a backlog written, faster than this.
 const retryJournal = 100 * time.Millisecond
