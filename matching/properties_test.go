@@ -12,7 +12,7 @@ import (
 )
 
 // small bounds make a short list of commands reach every rule.
-var small = matching.Options{MaxOrders: 12, MaxLevels: 6, MaxInstruments: 4}
+var small = matching.Options{MaxOrders: 6, MaxLevels: 4, MaxInstruments: 4}
 
 // anyCommand draws commands like flow, in a form that shrinks to a short list.
 // One in ten has one field that may be out of its bounds.

@@ -98,6 +98,17 @@ func (w *twins) compareBooks() error {
 	return nil
 }
 
+// levelCount is how many levels all the books have.
+func (w *twins) levelCount() int {
+	count := 0
+	for _, instrument := range w.instruments {
+		for _, side := range []matching.Side{matching.Buy, matching.Sell} {
+			count += len(w.fast.Depth(instrument, side, math.MaxInt, w.levels[:0]))
+		}
+	}
+	return count
+}
+
 // levelsOf adds up one side's orders, which stand in the order of the walk.
 func levelsOf(orders []matching.Order, instrument uint32, side matching.Side) []matching.Level {
 	var levels []matching.Level
@@ -197,10 +208,11 @@ func TestTwins(t *testing.T) {
 		options matching.Options
 		flow    flow
 		reasons []matching.Reason // that this shape must meet
+		full    bool              // it must reach both bounds
 	}{
 		{
 			name:    "several instruments, tight bounds",
-			options: matching.Options{MaxOrders: 32, MaxLevels: 20, MaxInstruments: 8},
+			options: matching.Options{MaxOrders: 20, MaxLevels: 16, MaxInstruments: 8},
 			flow:    flow{instruments: []uint32{0, 3, 7}, ids: 60, prices: 12, quantity: 20},
 			reasons: []matching.Reason{
 				matching.ReasonImmediateOrCancel, matching.ReasonInvalidCommand, matching.ReasonUnknownInstrument,
@@ -208,6 +220,7 @@ func TestTwins(t *testing.T) {
 				matching.ReasonInvalidPrice, matching.ReasonInvalidQuantity, matching.ReasonDuplicateOrderID,
 				matching.ReasonUnknownOrder, matching.ReasonBookFull,
 			},
+			full: true,
 		},
 		{
 			name:    "one deep book",
@@ -227,6 +240,7 @@ func TestTwins(t *testing.T) {
 					t.Fatal(err)
 				}
 				kinds, reasons := map[matching.EventKind]int{}, map[matching.Reason]int{}
+				mostOrders, mostLevels := 0, 0
 				for i := range messages {
 					cmd := flow.next(uint64(i))
 					events, err := w.apply(&cmd)
@@ -237,8 +251,10 @@ func TestTwins(t *testing.T) {
 						kinds[ev.Kind]++
 						reasons[ev.Reason]++
 					}
+					mostOrders = max(mostOrders, w.fast.Resting())
+					mostLevels = max(mostLevels, w.levelCount())
 				}
-				t.Logf("kinds %v, reasons %v", kinds, reasons)
+				t.Logf("kinds %v, reasons %v, at most %d orders on %d levels", kinds, reasons, mostOrders, mostLevels)
 				if messages < 50_000 {
 					return
 				}
@@ -250,6 +266,9 @@ func TestTwins(t *testing.T) {
 				}
 				if !cancelNew && reasons[matching.ReasonAlreadyFilled] == 0 {
 					t.Error("the flow met no replace at or below what was filled")
+				}
+				if shape.full && (mostOrders < options.MaxOrders || mostLevels < options.MaxLevels) {
+					t.Errorf("at most %d orders on %d levels: the bounds were not reached", mostOrders, mostLevels)
 				}
 				for _, reason := range shape.reasons {
 					if reasons[reason] == 0 {
