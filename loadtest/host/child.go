@@ -1,0 +1,131 @@
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"tailgate/loadtest/floor"
+	"tailgate/loadtest/machine"
+)
+
+// startTimeout bounds the start of a child's server.
+const startTimeout = 10 * time.Second
+
+// Child is the whole life of a child process: it reads its task from in, runs it, answers on out, and returns when in ends. Its error is for
+// the standard error, which the parent keeps.
+func Child(in io.Reader, out, stderr io.Writer) error {
+	// An interrupt from the terminal goes to parent and child; the parent decides. A termination is meant for this process.
+	signal.Ignore(os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+
+	lines := make(chan []byte)
+	go func() {
+		defer close(lines)
+		scanner := bufio.NewScanner(in)
+		scanner.Buffer(nil, maxLine)
+		for scanner.Scan() {
+			select {
+			case lines <- bytes.Clone(scanner.Bytes()):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	line, ok := <-lines
+	if !ok {
+		return errors.New("host: no task on the standard input: this command is for the load tester's own use")
+	}
+	var task Task
+	if err := json.Unmarshal(line, &task); err != nil {
+		return fmt.Errorf("host: the task cannot be read: %w", err)
+	}
+	if task.Folder != "" {
+		defer os.RemoveAll(task.Folder)
+	}
+	ready, end, err := start(ctx, task, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := end(); err != nil {
+			fmt.Fprintln(stderr, "host: stop:", err)
+		}
+	}()
+	if _, err := out.Write(encode(ready)); err != nil {
+		return fmt.Errorf("host: ready line: %w", err)
+	}
+	return answer(ctx, lines, out)
+}
+
+// answer serves requests until the input ends or the process is told to.
+func answer(ctx context.Context, lines <-chan []byte, out io.Writer) error {
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				return nil
+			}
+			var r reply
+			if string(line) == countersRequest {
+				counters, err := machine.ReadCounters()
+				r.Counters = counters
+				if err != nil {
+					r.Error = err.Error()
+				}
+			} else {
+				r.Error = fmt.Sprintf("unknown request %q", line)
+			}
+			if _, err := out.Write(encode(r)); err != nil {
+				return fmt.Errorf("host: answer: %w", err)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func start(ctx context.Context, task Task, stderr io.Writer) (Ready, func() error, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	ready := Ready{PID: os.Getpid(), GoVersion: runtime.Version(), Gomaxprocs: runtime.GOMAXPROCS(0), Sync: task.Sync}
+	cores, err := machine.Cores()
+	if err != nil {
+		return Ready{}, nil, err
+	}
+	for _, c := range cores {
+		ready.Cores = append(ready.Cores, c.ID)
+	}
+	if err := machine.EnsureFiles(task.MaxConnections + 64); err != nil {
+		return Ready{}, nil, err
+	}
+	var address net.Addr
+	var end func() error
+	if task.Transport == floor.Name {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return Ready{}, nil, fmt.Errorf("host: bare echo: %w", err)
+		}
+		ready.Sync = "none"
+		address, end = listener.Addr(), floor.Serve(listener).Close
+	} else {
+		logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		if address, end, err = startGateway(ctx, task, logger); err != nil {
+			return Ready{}, nil, err
+		}
+	}
+	ready.Addresses = map[string]string{task.Transport: address.String()}
+	return ready, end, nil
+}

@@ -1,0 +1,49 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"time"
+
+	"tailgate/gateway/server"
+)
+
+// shutdownGrace bounds how long a gateway may take to stop.
+const shutdownGrace = 5 * time.Second
+
+// maxIDs is the greatest number of orders of one cell: ids are never reused within a run.
+const maxIDs = 1 << 27
+
+// startGateway runs a gateway with one transport and one account for each key, with no limit that a load test would meet.
+func startGateway(ctx context.Context, task Task, logger *slog.Logger) (net.Addr, func() error, error) {
+	config := server.DefaultConfig()
+	config.Journal.Dir = filepath.Join(task.Folder, "journal")
+	config.Journal.Sync = task.Sync
+	config.Connections.Max = task.MaxConnections
+	config.Connections.CongestionControl = task.CongestionControl
+	config.IDs.Max = maxIDs
+	if _, known := config.Listeners[task.Transport]; !known {
+		return nil, nil, fmt.Errorf("host: the gateway has no transport %q", task.Transport)
+	}
+	config.Listeners[task.Transport] = server.Listener{Address: "127.0.0.1:0"}
+	for name, listener := range config.Listeners {
+		listener.Disabled = name != task.Transport
+		config.Listeners[name] = listener
+	}
+	for i, key := range task.Keys {
+		config.Accounts = append(config.Accounts, server.Account{Name: fmt.Sprintf("load-%d", i+1), KeySHA256: []string{server.HashKey(key)}})
+	}
+	s, err := server.Start(ctx, config, logger)
+	if err != nil {
+		return nil, nil, err
+	}
+	stop := func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+		defer cancel()
+		return s.Shutdown(ctx)
+	}
+	return s.Addr(task.Transport), stop, nil
+}
