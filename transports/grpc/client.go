@@ -135,6 +135,10 @@ func (c *client) Do(ctx context.Context, call *transports.Call) error {
 	if err == nil {
 		return nil
 	}
+	// grpc encodes after it has opened the stream, and words a failure as a server does that cannot encode its answer.
+	if _, cannot := proto.Marshal(call.Request); cannot != nil {
+		return transports.Malformed("", "the request cannot be encoded: %v", cannot)
+	}
 	return faultOf(ctx, err, stream.Addr != nil)
 }
 
@@ -155,9 +159,6 @@ func faultOf(ctx context.Context, err error, streamed bool) *transports.Fault {
 	}
 	cause := errors.New(s.Message())
 	if !streamed {
-		if s.Code() == codes.Internal { // the request could not be encoded
-			return transports.Malformed("", "the request cannot be encoded: %v", cause)
-		}
 		return outcome.NotSent(ctx, cause)
 	}
 	switch s.Code() {

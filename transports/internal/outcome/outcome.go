@@ -4,6 +4,8 @@ package outcome
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
@@ -22,7 +24,7 @@ func NotSent(ctx context.Context, cause error) *transports.Fault {
 	if ctx.Err() != nil {
 		fault = transports.Refuse(pb.Reason_REASON_DEADLINE_EXCEEDED, "the request was over before it was sent")
 	}
-	fault.Err = cause
+	fault.Err = withContext(ctx, cause)
 	return fault
 }
 
@@ -30,9 +32,17 @@ func NotSent(ctx context.Context, cause error) *transports.Fault {
 // DEADLINE_EXCEEDED when ctx is over, else CONNECTION_LOST.
 func Unanswered(ctx context.Context, cause error) *transports.Fault {
 	if ctx.Err() != nil {
-		return transports.InDoubt(pb.Reason_REASON_DEADLINE_EXCEEDED, cause, "the deadline passed before the answer came; the same id again tells")
+		return transports.InDoubt(pb.Reason_REASON_DEADLINE_EXCEEDED, withContext(ctx, cause), "the deadline passed before the answer came; the same id again tells")
 	}
 	return transports.InDoubt(pb.Reason_REASON_CONNECTION_LOST, cause, "the connection was closed before the answer came; the same id again tells")
+}
+
+// withContext is the cause in such a form that errors.Is finds the context's error, whatever the library made of it.
+func withContext(ctx context.Context, cause error) error {
+	if over := ctx.Err(); over != nil && !errors.Is(cause, over) {
+		return fmt.Errorf("%w (%w)", over, cause)
+	}
+	return cause
 }
 
 // TooLarge is the refusal of a request of size bytes in protobuf where limit are taken, on either side.
