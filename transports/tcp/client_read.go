@@ -1,0 +1,335 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+	"tailgate/transports/internal/hotcodec"
+	"tailgate/transports/tcp/internal/outbox"
+	"tailgate/transports/tcp/internal/wire"
+)
+
+// wait blocks until e has come to the given state or the context ends, whose error it returns then. It reads for everybody when nobody does. Called
+// with the lock, returns with it.
+func (c *client) wait(ctx context.Context, e *exchange, until state) (err error) {
+	for e.state < until {
+		if !c.reading {
+			c.reading = true
+			c.mu.Unlock()
+			c.read(ctx, e, until)
+			c.mu.Lock()
+			c.reading = false
+		} else {
+			c.join(e)
+			c.mu.Unlock()
+			select {
+			case <-e.wake:
+			case <-ctx.Done():
+			}
+			c.mu.Lock()
+			c.leave(e)
+		}
+		if e.state < until {
+			if err = ctx.Err(); err != nil {
+				break
+			}
+		}
+	}
+	c.handOn()
+	return err
+}
+
+// handOn offers the reader's role, where it is free, to the latest of those who wait: its answer is the furthest away, so that it reads for the most.
+func (c *client) handOn() {
+	if e := c.waiting; e != nil && !c.reading {
+		c.leave(e)
+		e.signal()
+	}
+}
+
+// join puts e in the list of those who may become the reader.
+func (c *client) join(e *exchange) {
+	e.listed, e.prev, e.succ = true, nil, c.waiting
+	if c.waiting != nil {
+		c.waiting.prev = e
+	}
+	c.waiting = e
+}
+
+// leave takes e out of it.
+func (c *client) leave(e *exchange) {
+	if !e.listed {
+		return
+	}
+	if e.prev != nil {
+		e.prev.succ = e.succ
+	} else {
+		c.waiting = e.succ
+	}
+	if e.succ != nil {
+		e.succ.prev = e.prev
+	}
+	e.listed, e.prev, e.succ = false, nil, nil
+}
+
+// readForNobody reads, on a goroutine of its own, the answers whose callers have left, where no caller waits who would: they hold credit, and the
+// gateway must not take this client for one that does not read. Called with the lock.
+func (c *client) readForNobody() {
+	if c.reading || c.waiting != nil || c.broken {
+		return
+	}
+	c.reading = true
+	go func() {
+		c.read(context.Background(), nil, done)
+		c.mu.Lock()
+		c.reading = false
+		c.handOn()
+		c.mu.Unlock()
+	}()
+}
+
+// read handles frames until e has come to the given state (with nil: until nothing is in flight), the context ends or the connection does. The
+// caller has the reader's role and not the lock.
+func (c *client) read(ctx context.Context, e *exchange, until state) {
+	if ctx.Done() != nil {
+		// A late call of interrupt, when this reader has left, only makes the next one look around.
+		defer context.AfterFunc(ctx, c.interrupt)()
+	}
+	for {
+		n, err := c.nc.Read(c.in[c.w:])
+		if n > 0 {
+			c.w += n
+			c.mu.Lock()
+			fault := c.frames(e)
+			if fault != nil {
+				c.failLocked(fault)
+			}
+			over := c.broken || e != nil && e.state >= until || e == nil && len(c.inFlight) == 0
+			c.mu.Unlock()
+			if over {
+				return
+			}
+			continue
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			_ = c.socket.SetReadDeadline(time.Time{})
+			if ctx.Err() != nil { // looked at after the deadline is gone, since the context ends before it sets one
+				return
+			}
+			continue
+		}
+		c.fail(c.lost(err))
+		return
+	}
+}
+
+// lost is the end of the connection that the gateway did not announce.
+func (c *client) lost(err error) *transports.Fault {
+	if died := c.box.Err(); died != nil {
+		err = died
+	} else if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("the gateway closed it: %w", io.ErrUnexpectedEOF)
+	}
+	return transports.InDoubt(pb.Reason_REASON_CONNECTION_LOST, err, "the connection to %s is lost; the same id again, on a new connection, tells what became of a request", c.remote)
+}
+
+// violation is a peer that does not keep the protocol.
+func (c *client) violation(format string, args ...any) *transports.Fault {
+	return transports.InDoubt(pb.Reason_REASON_CONNECTION_LOST, nil, "%s does not keep the protocol: %s", c.remote, fmt.Sprintf(format, args...))
+}
+
+// peek notices, before a request is sent, what the gateway said while nobody was reading, above all that it has closed: the request then is provably
+// not processed. It costs a system call, so it is made only after a second of silence. Called with the lock, with nobody reading.
+func (c *client) peek() {
+	if c.raw == nil || time.Since(c.lastUse) < time.Second {
+		return
+	}
+	before := c.w
+	err := c.raw.Read(c.peekReady)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded): // left by a caller whose context ended
+		_ = c.socket.SetReadDeadline(time.Time{})
+	case err != nil:
+		c.failLocked(c.lost(err))
+	case c.w > before:
+		if fault := c.frames(nil); fault != nil {
+			c.failLocked(fault)
+		}
+	}
+}
+
+func (c *client) peekNow(fd uintptr) bool {
+	n, again, err := outbox.TryRead(fd, c.in[c.w:])
+	c.w += n
+	if n == 0 && !again {
+		if err == nil {
+			err = io.EOF
+		}
+		c.failLocked(c.lost(err))
+	}
+	return true
+}
+
+// frames handles every whole frame that is read. self is the reader's own call, which need not be woken. A fault is fatal. Called with the lock.
+func (c *client) frames(self *exchange) *transports.Fault {
+	for {
+		have := c.in[c.r:c.w]
+		if len(have) < wire.HeaderSize {
+			c.room(wire.HeaderSize)
+			return nil
+		}
+		h := wire.Parse(have)
+		if fault := c.check(h); fault != nil {
+			return fault
+		}
+		size := wire.HeaderSize + int(h.Length)
+		if len(have) < size {
+			c.room(size)
+			return nil
+		}
+		c.r += size
+		if fault := c.frame(h, have[wire.HeaderSize:size], self); fault != nil {
+			return fault
+		}
+	}
+}
+
+// room makes the in-buffer hold a frame of the given size from in[r] on. It grows to the largest answer that was asked for, and stays.
+func (c *client) room(size int) {
+	rest := c.in[c.r:c.w]
+	if size > len(c.in) {
+		larger := clientBuffers.Get(size)
+		copy(larger.B, rest)
+		c.in = larger.B // for good: the buffer is not given back
+	} else if c.r > 0 {
+		copy(c.in, rest)
+	}
+	c.r, c.w = 0, len(rest)
+}
+
+// check judges a frame by its header, before room is made for its payload.
+func (c *client) check(h wire.Header) *transports.Fault {
+	limit := uint64(wire.MaxHandshake)
+	switch h.Type {
+	case wire.Response, wire.Reject:
+		e := c.inFlight[h.Correlation]
+		if e == nil {
+			return c.violation("it answers request %d, which is not in flight", h.Correlation)
+		}
+		if h.Type == wire.Response {
+			limit = e.limit
+		}
+	case wire.Credit, wire.Reclaim, wire.Pong, wire.GoAway, wire.Error:
+	default:
+		if h.Type < wire.Ignorable {
+			return c.violation("a gateway may not send %v", h.Type)
+		}
+	}
+	if uint64(h.Length) > limit {
+		return c.violation("%v has %d bytes of payload, at most %d are possible", h.Type, h.Length, limit)
+	}
+	return nil
+}
+
+// frame takes one whole frame that check let pass.
+func (c *client) frame(h wire.Header, payload []byte, self *exchange) *transports.Fault {
+	switch h.Type {
+	case wire.Response, wire.Reject:
+		e := c.inFlight[h.Correlation]
+		delete(c.inFlight, h.Correlation)
+		c.grant(h.Credit)
+		if e.call == nil { // its caller has left; its messages are not ours any more
+			recycle(e)
+		} else {
+			e.state = done
+			if h.Type == wire.Reject {
+				e.fault = decodeFault(payload)
+			} else {
+				e.fault = decodeAnswer(e.call, payload)
+			}
+			if e != self {
+				e.signal()
+			}
+		}
+		if c.refusal != nil && len(c.inFlight) == 0 {
+			c.failLocked(c.refusal) // the last answer after GOAWAY
+		}
+	case wire.Credit, wire.Pong:
+		c.grant(h.Credit)
+	case wire.GoAway:
+		c.goneAway(h, decodeFault(payload))
+	case wire.Error:
+		c.ended(decodeFault(payload))
+	}
+	return nil
+}
+
+// grant takes the gateway's counter. An older one changes nothing.
+func (c *client) grant(counter uint32) {
+	if c.credit && wire.After(counter, c.granted) {
+		c.granted = counter
+		c.handOut()
+	}
+}
+
+// decodeAnswer fills the caller's response.
+func decodeAnswer(call *transports.Call, payload []byte) *transports.Fault {
+	var err error
+	if response, ok := call.Response.(*pb.SubmitOrderResponse); ok {
+		id := ""
+		if order, ok := call.Request.(*pb.SubmitOrderRequest); ok {
+			id = order.ClientOrderId
+		}
+		err = hotcodec.DecodeSubmitOrderResponse(payload, response, id)
+	} else {
+		err = proto.Unmarshal(payload, call.Response)
+	}
+	if err != nil {
+		return transports.InDoubt(pb.Reason_REASON_INTERNAL, err, "the answer of %v cannot be read; the request may have been entered", call.Operation)
+	}
+	return nil
+}
+
+// goneAway ends every call that the gateway will not process, and closes when the others have their answers.
+func (c *client) goneAway(h wire.Header, why *transports.Fault) {
+	if c.refusal == nil {
+		c.refusal = overBefore(why.Reason, why.Err, why.Message)
+		c.refusal.RetryAfter = why.RetryAfter
+	}
+	for id, e := range c.inFlight {
+		if !wire.After(id, h.Correlation) {
+			continue
+		}
+		delete(c.inFlight, id)
+		if e.call == nil {
+			recycle(e)
+		} else {
+			e.finish(c.refusal)
+		}
+	}
+	c.refuseQueue()
+	if len(c.inFlight) == 0 {
+		c.failLocked(c.refusal)
+	}
+}
+
+// ended takes the gateway's last word: its outcome is that of every request without an answer.
+func (c *client) ended(why *transports.Fault) {
+	for id, e := range c.inFlight {
+		delete(c.inFlight, id)
+		if e.call == nil {
+			recycle(e)
+		} else {
+			e.finish(why)
+		}
+	}
+	c.failLocked(transports.InDoubt(pb.Reason_REASON_CONNECTION_LOST, why, "%s closed the connection", c.remote))
+}

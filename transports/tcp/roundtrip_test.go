@@ -1,0 +1,116 @@
+package tcp_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRoundTrip(t *testing.T) {
+	for _, flow := range []string{"credit", "none"} {
+		for _, size := range []int{0, 33, 4 << 10, 15 << 10, 64 << 10, 300 << 10, 1<<20 - 100} {
+			t.Run(fmt.Sprintf("%s/%d", flow, size), func(t *testing.T) {
+				g := &gateway{}
+				client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{Flow: flow})
+				for i := range 5 {
+					call := order(fmt.Sprint("order-", i), size)
+					if err := client.Do(t.Context(), call); err != nil {
+						t.Fatal(err)
+					}
+					if err := checkAnswer(call); err != nil {
+						t.Fatal(err)
+					}
+					if call.FirstWrite.IsZero() {
+						t.Error("FirstWrite is not set")
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestConcurrentCallsShareOneConnection(t *testing.T) {
+	for _, flow := range []string{"credit", "none"} {
+		t.Run(flow, func(t *testing.T) {
+			g := &gateway{}
+			client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{Flow: flow})
+			const callers, each = 64, 50
+			var group sync.WaitGroup
+			for caller := range callers {
+				group.Go(func() {
+					for i := range each {
+						call := order(fmt.Sprintf("c%d-%d", caller, i), caller*i*3)
+						if err := client.Do(context.Background(), call); err != nil {
+							t.Error(err)
+							return
+						}
+						if err := checkAnswer(call); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			group.Wait()
+			ids := g.ids()
+			slices.Sort(ids)
+			if n := len(slices.Compact(ids)); n != callers*each || len(g.ids()) != n {
+				t.Errorf("%d orders were handled, %d of them different, want %d once each", len(g.ids()), n, callers*each)
+			}
+		})
+	}
+}
+
+func TestOtherOperations(t *testing.T) {
+	client := dial(t, listen(t, &gateway{}, transports.ListenConfig{}), transports.DialConfig{})
+	cancel := &transports.Call{Operation: transports.CancelOrder, Request: &pb.CancelOrderRequest{ClientOrderId: "abc"}, Response: &pb.CancelOrderResponse{}}
+	if err := client.Do(t.Context(), cancel); err != nil {
+		t.Fatal(err)
+	}
+	if r := cancel.Response.(*pb.CancelOrderResponse); r.ClientOrderId != "abc" || r.SentNs < 1e18 {
+		t.Errorf("cancel answered with %v, want the id and a stamp", r)
+	}
+	mass := &transports.Call{Operation: transports.MassCancel, Request: &pb.MassCancelRequest{RequestId: "m"}, Response: &pb.MassCancelResponse{}}
+	if err := client.Do(t.Context(), mass); err != nil {
+		t.Fatal(err)
+	}
+	if r := mass.Response.(*pb.MassCancelResponse); r.RequestId != "m" || r.SentNs < 1e18 {
+		t.Errorf("mass cancel answered with %v, want the id and a stamp", r)
+	}
+	book := &transports.Call{Operation: transports.GetBook, Request: &pb.GetBookRequest{Symbol: "TG.A"}, Response: &pb.GetBookResponse{}}
+	if err := client.Do(t.Context(), book); err != nil {
+		t.Fatal(err)
+	}
+	if r := book.Response.(*pb.GetBookResponse); r.Symbol != "TG.A" {
+		t.Errorf("book answered with %v", r)
+	}
+}
+
+func TestShutdownAnswersAndCloses(t *testing.T) {
+	g := &gateway{}
+	server := listen(t, g, transports.ListenConfig{})
+	client := dial(t, server, transports.DialConfig{})
+	if err := client.Do(t.Context(), order("a", 10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err := client.Do(t.Context(), order("b", 10))
+	fault := transports.AsFault(err)
+	if err == nil || fault.Outcome != pb.Outcome_OUTCOME_NOT_PROCESSED || fault.Reason != pb.Reason_REASON_DRAINING {
+		t.Errorf("after the shutdown: %v, want DRAINING and NOT_PROCESSED", err)
+	}
+	if ids := g.ids(); !slices.Equal(ids, []string{"a"}) {
+		t.Errorf("handled %v", ids)
+	}
+}
