@@ -5,9 +5,10 @@ import (
 	"tailgate/transports"
 	"tailgate/transports/grpc"
 	"tailgate/transports/rest"
+	"tailgate/transports/tcp"
 )
 
 // All returns every transport that listens on a socket, in the order of the tables and reports.
 func All() []transports.Transport {
-	return []transports.Transport{rest.Transport(), grpc.Transport()}
+	return []transports.Transport{tcp.Transport(), rest.Transport(), grpc.Transport()}
 }
