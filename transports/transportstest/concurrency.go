@@ -9,13 +9,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
 )
 
 // concurrentCalls: many goroutines share one connection. That each answer belongs to its request is checked with every call.
 func concurrentCalls(t *testing.T, s *suite) {
 	r := s.start(t, twoAccounts())
 	c := r.dial(alphaKey)
-	r.trade(t, []*client{c}, 32, 25)
+	r.trade(t, []*client{c}, 16, 12)
 	r.conserved(t, map[string]*client{"alpha": c})
 }
 
@@ -26,7 +27,7 @@ func concurrentClients(t *testing.T, s *suite) {
 	for i := range 12 {
 		clients = append(clients, r.dial([]string{alphaKey, betaKey, alpha2Key}[i%3]))
 	}
-	r.trade(t, clients, 3, 20)
+	r.trade(t, clients, 2, 8)
 	r.conserved(t, map[string]*client{"alpha": clients[0], "beta": clients[1]})
 }
 
@@ -116,4 +117,37 @@ func depth(levels []*pb.BookLevel) (sum uint64) {
 		sum += level.GetQuantity()
 	}
 	return sum
+}
+
+// moreCallsThanStreams: what a connection does not take at once waits for its turn.
+func moreCallsThanStreams(t *testing.T, s *suite) {
+	few := transports.Limits{MaxStreams: 2}
+	r := s.start(t, twoAccounts(), withLimits(few))
+	c := r.dial(alphaKey, func(d *transports.DialConfig) { d.Limits = few })
+	r.trade(t, []*client{c}, 8, 4)
+	r.conserved(t, map[string]*client{"alpha": c})
+}
+
+// largeAnswers: an answer may be much larger than its request, and than any request that the listener takes.
+func largeAnswers(t *testing.T, s *suite) {
+	options := twoAccounts()
+	options.Limits = &pb.Limits{}
+	r := s.start(t, options, withLimits(transports.Limits{MaxRequestBytes: 2048}))
+	gateway, c := r.direct(alphaKey), r.dial(alphaKey)
+	const levels = 700 // on each side
+	for i := range int64(levels) {
+		gateway.submit(r.limit(id("bid-with-a-long-identifier-%d", i), buy, 1<<30, -1-i))
+		gateway.submit(r.limit(id("ask-with-a-long-identifier-%d", i), sell, 1<<30, 1+i))
+	}
+	for _, request := range []proto.Message{
+		&pb.GetBookRequest{Symbol: r.symbol, Depth: 5000}, &pb.ListOrdersRequest{PageSize: 1000},
+	} {
+		got, fault := c.try(t.Context(), request)
+		want, _ := gateway.try(t.Context(), request)
+		if fault != nil {
+			t.Errorf("%s: %v", text(request), fault)
+		} else if !proto.Equal(got, want) {
+			t.Errorf("%s: the answer of %d bytes is not the gateway's of %d", text(request), proto.Size(got), proto.Size(want))
+		}
+	}
 }

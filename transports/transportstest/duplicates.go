@@ -105,7 +105,7 @@ func duplicateRequests(t *testing.T, s *suite) {
 // concurrentDuplicates sends the same orders from many connections at once: one of each is the first.
 func concurrentDuplicates(t *testing.T, s *suite) {
 	r := s.start(t, twoAccounts())
-	const connections, orders = 8, 32
+	const connections, orders = 6, 16
 	var firsts [orders]atomic.Int32
 	var ids [orders]sync.Map
 	var group sync.WaitGroup
@@ -114,7 +114,7 @@ func concurrentDuplicates(t *testing.T, s *suite) {
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), bound)
 			defer cancel()
-			for _, i := range rand.New(rand.NewPCG(1, uint64(n)/4)).Perm(orders) { // neighbors send in the same order
+			for _, i := range rand.New(rand.NewPCG(1, uint64(n)/3)).Perm(orders) { // neighbors send in the same order
 				order := with(r.limit(id("same-%d", i), buy, uint64(i)+1, 0), func(o *pb.SubmitOrderRequest) { o.ClientTag = tag(n, n) })
 				response, fault := c.try(ctx, order)
 				if fault != nil {

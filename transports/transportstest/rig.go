@@ -182,9 +182,15 @@ func (c *client) try(ctx context.Context, request proto.Message) (proto.Message,
 	op := operationOf(request)
 	before := proto.Clone(request)
 	call := transports.Call{Operation: op, Request: request, Response: stale(op)}
-	started := transports.Now()
+	began, started := time.Now(), transports.Now()
 	err := c.Do(ctx, &call)
 	ended := transports.Now()
+	if call.CreditWait < 0 || call.CreditWait > time.Duration(ended-started) {
+		t.Errorf("%v waited %v for credit in a call of %v", op, call.CreditWait, time.Duration(ended-started))
+	}
+	if at := call.FirstWrite; !at.IsZero() && (at.Before(began) || time.Since(at) < 0) {
+		t.Errorf("%v was first written at %v, the call began at %v", op, at, began)
+	}
 	if !proto.Equal(before, request) {
 		t.Errorf("%v changed its caller's request: %s", op, text(request))
 	}

@@ -16,7 +16,7 @@ import (
 // became of each.
 func shutdownUnderLoad(t *testing.T, s *suite) {
 	r := s.start(t, twoAccounts())
-	const clients, goroutines, warm = 4, 4, 200
+	const clients, goroutines, warm = 4, 4, 100
 	var (
 		group  sync.WaitGroup
 		mu     sync.Mutex

@@ -48,7 +48,7 @@ func oversizeRequest(t *testing.T, s *suite) {
 		name  string
 		limit int
 	}{{"with the server's limit", limit}, {"with a limit of its own", 0}, {"with a larger limit", 4 << 20}} {
-		for i, size := range []int{limit + 1, limit + 700, 3 << 20} {
+		for i, size := range []int{limit + 1, limit + 700, 1<<20 + 1} {
 			c := r.dial(alphaKey, func(d *transports.DialConfig) { d.Limits.MaxRequestBytes = clients.limit })
 			order := exactly(r.limit(id("oversize-%d-%d", clients.limit, i), buy, 1, 0), size)
 			fault := c.refuse(order)

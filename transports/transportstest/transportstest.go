@@ -51,7 +51,7 @@ type Table struct {
 
 // bound is how long anything may take before a case calls it hung. It is a bound of failure and not a measure; only the suite's own
 // tests change it, for transports that hang.
-var bound = 20 * time.Second
+var bound = 30 * time.Second
 
 // cases is the suite. A compared case makes its calls one after the other on a new gateway, so that its answers can be
 // compared over transports.
@@ -87,6 +87,7 @@ var cases = []struct {
 	{"tag echo", false, tagEcho},
 	{"largest request", false, largestRequest},
 	{"oversize request", false, oversizeRequest},
+	{"large answers", false, largeAnswers},
 	{"gated commit", false, gatedCommit},
 	{"gated commit delays nobody else", false, gatedDelaysNobody},
 	{"canceled call", false, canceledCall},
@@ -99,6 +100,10 @@ var cases = []struct {
 	{"closed client", false, closedClient},
 	{"concurrent calls", false, concurrentCalls},
 	{"concurrent clients", false, concurrentClients},
+	{"more calls than streams", false, moreCallsThanStreams},
+	{"lost connection", false, lostConnection},
+	{"cut answer", false, cutAnswer},
+	{"dial failures", false, dialFailures},
 	{"shutdown under load", false, shutdownUnderLoad},
 	{"shutdown answers what was accepted", false, shutdownAnswers},
 	{"shutdown with a stuck commit", false, shutdownStuck},
