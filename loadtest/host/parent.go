@@ -43,6 +43,7 @@ type Process struct {
 	ended  error         // valid then
 	stderr *tail
 	folder string
+	keys   []string
 
 	mu     sync.Mutex // one request at a time
 	broken error      // an answer did not come in time, so a later line may be that answer
@@ -70,7 +71,7 @@ func Start(ctx context.Context, options Options) (*Process, error) {
 	}
 	p := &Process{
 		cmd:   exec.Command(options.Command[0], options.Command[1:]...),
-		lines: make(chan []byte), done: make(chan struct{}), stderr: &tail{}, folder: folder,
+		lines: make(chan []byte), done: make(chan struct{}), stderr: &tail{}, folder: folder, keys: options.Task.Keys,
 	}
 	p.cmd.Stderr = p.stderr
 	p.cmd.WaitDelay = time.Second
@@ -167,6 +168,9 @@ func (p *Process) death() error {
 
 // Address is where the transport listens.
 func (p *Process) Address(transport string) string { return p.Ready.Addresses[transport] }
+
+// Keys are the accounts' API keys.
+func (p *Process) Keys() []string { return p.keys }
 
 // Counters asks the child what it has used.
 func (p *Process) Counters(ctx context.Context) (machine.Counters, error) {

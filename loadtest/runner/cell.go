@@ -56,7 +56,7 @@ type Cell struct {
 	MinSamples int64         // go on after Duration until there are as many, but for MaxExtra at most
 	MaxExtra   time.Duration
 
-	Plan machine.Plan // who runs where, for the use of cores; zero = unknown
+	Plan machine.Plan // who runs where, for the use of cores; no Server = it runs elsewhere
 	// ServerCounters reads the server's counters; nil = they are not known.
 	ServerCounters func(ctx context.Context) (machine.Counters, error)
 	// Progress, unless nil, is called about every second of the measured interval with what was done so far. Making its figures costs

@@ -70,15 +70,15 @@ func TestJudge(t *testing.T) {
 		{name: "connections unknown", change: func(_ *runner.Cell, o *runner.Outcome) { o.Connections.Open = -1 }, want: runner.Valid},
 		{name: "opened again", change: func(_ *runner.Cell, o *runner.Outcome) { o.Connections.Redials = 3 }, want: runner.Suspect, reason: "3 times a connection was lost"},
 		{name: "not pinned", change: func(c *runner.Cell, _ *runner.Outcome) { c.Plan.Pinned = false }, want: runner.Suspect, reason: "not pinned"},
-		{name: "elsewhere", change: func(c *runner.Cell, o *runner.Outcome) { c.Plan, o.ServerUse = machine.Plan{}, nil }, want: runner.Valid},
+		{name: "elsewhere", change: func(c *runner.Cell, o *runner.Outcome) { c.Plan, o.ServerUse = machine.Plan{Clients: []int{0, 1}}, nil }, want: runner.Valid},
 		{name: "steal", change: func(_ *runner.Cell, o *runner.Outcome) {
 			o.ServerUse.Cores = machine.CoreTimes{Busy: 500, Idle: 490, Steal: 10}
 			o.ServerUse.Counters = machine.Counters{At: 1000, UserCPU: 500}
 		}, want: runner.Suspect, reason: "1.0 % of the server's cores was stolen"},
 		{name: "much steal", change: func(_ *runner.Cell, o *runner.Outcome) {
-			o.ClientUse.Cores = machine.CoreTimes{Busy: 500, Idle: 400, Steal: 100}
+			o.ClientUse.Cores = machine.CoreTimes{Busy: 500, Idle: 250, Steal: 250}
 			o.ClientUse.Counters = machine.Counters{At: 1000, UserCPU: 500}
-		}, want: runner.Invalid, reason: "10.0 % of the client's cores was stolen"},
+		}, want: runner.Invalid, reason: "25.0 % of the client's cores was stolen"},
 		{name: "neighbours", change: func(_ *runner.Cell, o *runner.Outcome) {
 			o.ServerUse.Cores = machine.CoreTimes{Busy: 6 * time.Second, Idle: 4 * time.Second}
 		}, want: runner.Suspect, reason: "other processes used 10 % of the server's cores"},

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"tailgate/loadtest/host"
+	"tailgate/loadtest/machine"
+	"tailgate/loadtest/report"
+	"tailgate/loadtest/runner"
+	"tailgate/loadtest/stats"
+	"tailgate/loadtest/workload"
+)
+
+// connectionsBeside are allowed by the hosted gateway beyond those of the clients.
+const connectionsBeside = 16
+
+// execute measures every cell, keeps the results after each, and prints them.
+func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if err := p.pin(); err != nil {
+		fmt.Fprintln(stderr, "loadtest:", err)
+		return exitFailure
+	}
+	result := p.newRun(args)
+	live := newProgress(stderr)
+	measured := make([]*report.Cell, len(p.cells))
+	for i, index := range p.order {
+		if ctx.Err() != nil {
+			break
+		}
+		c := p.cells[index]
+		rc := p.reportCell(c, i+1)
+		err := p.measure(ctx, c, &rc, live.cell(p, i, c))
+		live.clear()
+		var sizeError *workload.SizeError
+		switch {
+		case errors.As(err, &sizeError):
+			return usage(stderr, fmt.Errorf("--size: %w", sizeError))
+		case err != nil && ctx.Err() != nil:
+			continue // it had not begun
+		case err != nil:
+			rc.Fail(err)
+			fmt.Fprintf(stderr, "loadtest: %s, %s x %d: %v\n", c.spec, report.SizeText(c.size), c.clients, err)
+		}
+		measured[index] = &rc
+		result.Cells = compact(measured)
+		if err := p.write(&result, ctx); err != nil {
+			fmt.Fprintln(stderr, "loadtest:", err)
+			return exitFailure
+		}
+	}
+	if err := p.write(&result, ctx); err != nil {
+		fmt.Fprintln(stderr, "loadtest:", err)
+		return exitFailure
+	}
+	if err := p.print(stdout, result); err != nil {
+		fmt.Fprintln(stderr, "loadtest: standard output:", err)
+		return exitFailure
+	}
+	status, why := p.status(result)
+	if why != "" {
+		fmt.Fprintln(stderr, "loadtest:", why)
+	}
+	return status
+}
+
+// pin gives this process its cores and decides on the server's.
+func (p *plan) pin() error {
+	cores, err := machine.Cores()
+	if err != nil {
+		return err
+	}
+	if p.options.Target != "" {
+		// The server is elsewhere, or where its owner put it: the clients take what they may use.
+		for _, c := range cores {
+			p.cores.Clients = append(p.cores.Clients, c.ID)
+		}
+		p.cores.Note = "not pinned: the gateway runs elsewhere"
+		return nil
+	}
+	p.cores = machine.NewPlan(cores, p.options.ServerCores)
+	if p.cores.Pinned {
+		if err := machine.PinProcess(p.cores.Clients); err != nil {
+			// Where it is not allowed, the run goes on and says so.
+			all := append(append([]int{}, p.cores.Clients...), p.cores.Server...)
+			p.cores = machine.Plan{Server: all, Clients: all, Note: "not pinned: " + err.Error()}
+			return nil
+		}
+		runtime.GOMAXPROCS(len(p.cores.Clients))
+	}
+	return nil
+}
+
+// measure runs one cell: against a gateway of its own, or the target. It fills in the report's cell.
+func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress func(runner.Progress)) (err error) {
+	cell := p.runnerCell(c)
+	cell.Progress = progress
+	if p.options.Target != "" {
+		cell.Dial.Address = p.options.Target
+	} else {
+		child, err := p.host(ctx, c)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if stopErr := child.Stop(); stopErr != nil && err == nil {
+				rc.Validity = runner.Invalid
+				rc.Reasons = append([]string{"the gateway did not end well: " + stopErr.Error()}, rc.Reasons...)
+			}
+		}()
+		cell.Dial.Address, cell.Keys, cell.ServerCounters = child.Address(c.spec.Transport.Name), child.Keys(), child.Counters
+		rc.Gomaxprocs.Server = child.Ready.Gomaxprocs
+	}
+	rc.Gomaxprocs.Client = runtime.GOMAXPROCS(0)
+	out, err := runner.Run(ctx, cell)
+	if err != nil {
+		return err
+	}
+	rc.Fill(out, runner.Judge(cell, out), p.slos)
+	return nil
+}
+
+// host starts a gateway, or a bare echo, for one cell.
+func (p *plan) host(ctx context.Context, c cell) (*host.Process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("this binary cannot find itself to host the gateway: %w", err)
+	}
+	o := host.Options{
+		Command: []string{self, childCommand},
+		Task: host.Task{
+			Transport: c.spec.Transport.Name, Keys: host.NewKeys(p.options.Accounts), Sync: p.options.Sync,
+			CongestionControl: p.options.Congestion, MaxConnections: c.clients + connectionsBeside,
+		},
+	}
+	if p.cores.Pinned {
+		o.Cores = p.cores.Server
+	}
+	return host.Start(ctx, o)
+}
+
+func (p *plan) newRun(args []string) report.Run {
+	o := p.options
+	r := report.Run{
+		Schema: report.Schema, Started: time.Now(), Command: redact(args), Environment: machine.ReadEnvironment(),
+		Method: report.Method{
+			Loop: "closed", Seed: o.Seed, WarmupSeconds: o.Warmup.Seconds(), TimeoutSeconds: o.Timeout.Seconds(), Target: o.Target,
+			Accounts: max(len(o.Key), 1), Pinned: p.cores.Pinned, ServerCores: p.cores.Server, ClientCores: p.cores.Clients, PinningNote: p.cores.Note,
+			Congestion: o.Congestion, CancelShare: o.CancelShare, ReplaceShare: o.ReplShare, MinBeyond: stats.MinBeyond,
+		},
+		Cells: []report.Cell{}, Capacity: []struct{}{},
+	}
+	if o.Target == "" {
+		r.Method.Accounts, r.Method.Journal = o.Accounts, o.Sync
+	}
+	for _, slo := range p.slos {
+		r.Method.SLO = append(r.Method.SLO, slo.String())
+	}
+	return r
+}
+
+// redact leaves out the values of --key.
+func redact(args []string) []string {
+	out := make([]string, len(args))
+	for i, arg := range args {
+		out[i] = arg
+		switch {
+		case strings.HasPrefix(arg, "--key="):
+			out[i] = "--key=***"
+		case i > 0 && args[i-1] == "--key":
+			out[i] = "***"
+		}
+	}
+	return out
+}
+
+func compact(cells []*report.Cell) []report.Cell {
+	list := []report.Cell{}
+	for _, c := range cells {
+		if c != nil {
+			list = append(list, *c)
+		}
+	}
+	return list
+}
+
+// write keeps what there is, so that a run that is killed leaves its finished cells.
+func (p *plan) write(r *report.Run, ctx context.Context) error {
+	r.Finished, r.Interrupted = time.Now(), ctx.Err() != nil
+	r.Finish()
+	_, err := r.Write(p.options.Out)
+	return err
+}
+
+func (p *plan) print(stdout io.Writer, r report.Run) error {
+	if p.options.Format == "json" {
+		encoder := json.NewEncoder(stdout)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(r)
+	}
+	if err := report.Table(stdout, r); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(stdout, "Results: %s%c%s\n", strings.TrimRight(p.options.Out, string(os.PathSeparator)), os.PathSeparator, report.FileName)
+	return err
+}
+
+// status is what the run comes to for the process's exit. A failure outweighs all, since cells are missing; a missed objective
+// outweighs an invalid cell beside it, since it was measured.
+func (p *plan) status(r report.Run) (int, string) {
+	var failed, missed, undecided, invalid int
+	for _, c := range r.Cells {
+		switch {
+		case c.Validity == runner.Invalid && c.Client == nil:
+			failed++
+			continue
+		case c.Validity == runner.Invalid:
+			invalid++
+			continue
+		case c.IsFloor() || len(p.options.SLO) == 0:
+			continue
+		}
+		for _, o := range c.SLO {
+			switch {
+			case o.Met == nil:
+				undecided++
+			case !*o.Met:
+				missed++
+			}
+		}
+	}
+	switch {
+	case r.Interrupted:
+		return exitFailure, "interrupted; what was measured is kept"
+	case failed > 0:
+		return exitFailure, fmt.Sprintf("%d of %d cells could not be measured", failed, len(r.Cells))
+	case missed > 0:
+		return exitMissed, fmt.Sprintf("an SLO was missed %d times", missed)
+	case invalid > 0:
+		return exitInvalid, fmt.Sprintf("%d of %d measurements are INVALID", invalid, len(r.Cells))
+	case undecided > 0:
+		return exitInvalid, fmt.Sprintf("too few samples for %d verdicts on an SLO; measure longer", undecided)
+	default:
+		return exitOK, ""
+	}
+}

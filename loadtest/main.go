@@ -1,0 +1,59 @@
+// Command loadtest measures order-entry transports by their tail.
+//
+// It hosts the gateway itself, pinned to a core of its own, or drives one that runs elsewhere, and judges each transport by the response time
+// that a client sees. METHOD.md says how every number is made.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"tailgate/loadtest/host"
+)
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitFailure = 1  // something could not be measured, or the run was interrupted
+	exitUsage   = 2  // wrong flag or value
+	exitInvalid = 3  // a measurement is INVALID, or carries no verdict on an SLO that was given
+	exitMissed  = 99 // an SLO given by --slo was missed
+)
+
+// childCommand makes this binary the gateway of a run. It is started by the load tester alone, so it is no part of the help.
+const childCommand = "host-child"
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+// run is main without the process: it returns the exit status.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == childCommand {
+		if err := host.Child(stdin, stdout, stderr); err != nil {
+			fmt.Fprintln(stderr, err)
+			return exitFailure
+		}
+		return exitOK
+	}
+	o, status := parse(args, stdout, stderr)
+	if o == nil {
+		return status
+	}
+	p, err := o.plan()
+	if err != nil {
+		return usage(stderr, err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	return p.execute(ctx, args, stdout, stderr)
+}
+
+// usage reports what is wrong with the command line.
+func usage(stderr io.Writer, err error) int {
+	fmt.Fprintf(stderr, "loadtest: %v\nRun \"loadtest --help\" for every flag.\n", err)
+	return exitUsage
+}

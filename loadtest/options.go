@@ -1,0 +1,248 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"tailgate/loadtest/report"
+	"tailgate/loadtest/stats"
+	"tailgate/loadtest/workload"
+	"tailgate/transports/all"
+)
+
+// options is the command line. All flags stand at the top, so that one help shows them.
+type options struct {
+	Transport string  `group:"What to measure" placeholder:"SPEC" help:"One transport with its choices: ${specs}. Without it, all transports are measured."`
+	Size      []bytes `group:"What to measure" placeholder:"BYTES" help:"Encoded size of every new order, exactly: 64, 1KB, 64KB (KB = 1,024). With one transport the default is 64."`
+	Clients   []int   `group:"What to measure" placeholder:"N" help:"Clients, each with one request at a time. With one transport the default is 50."`
+	Flow      string  `group:"What to measure" placeholder:"MODE" help:"Flow control, the same as SPEC:MODE: credit or none (tcp)."`
+	Engine    string  `group:"What to measure" placeholder:"NAME" help:"I/O engine, the same as SPEC:NAME: net (tcp)."`
+	Encoding  string  `group:"What to measure" placeholder:"NAME" help:"Encoding of the messages, the same as SPEC:NAME: protobuf or json (where the transport has it)."`
+	Ack       string  `group:"What to measure" default:"full" enum:"full,minimal" help:"full: the answer repeats the order's tag, so it is as large; minimal: a small answer to every order. (${default})"`
+
+	InFlight    int     `group:"What to measure" name:"inflight" placeholder:"N" help:"Most requests in flight over all clients; the wait for a place counts into the response time. (no cap)"`
+	Connections int     `group:"What to measure" placeholder:"N" help:"Connections that the clients share. (one each; grpc: one for all)"`
+	Accounts    int     `group:"What to measure" default:"16" placeholder:"N" help:"Accounts of the hosted gateway that the connections are spread over. (${default})"`
+	CancelShare float64 `group:"What to measure" placeholder:"SHARE" help:"Share of cancels, 0 to 1. (0)"`
+	ReplShare   float64 `group:"What to measure" name:"replace-share" placeholder:"SHARE" help:"Share of replaces, 0 to 1. (0)"`
+
+	Duration time.Duration `group:"How long" xor:"length" placeholder:"TIME" help:"Measured time of a cell. (10s; up to 2s each when all transports are measured)"`
+	Requests int64         `group:"How long" xor:"length" placeholder:"N" help:"Measure this many requests instead."`
+	Warmup   time.Duration `group:"How long" default:"500ms" placeholder:"TIME" help:"Same load before, not recorded. (${default})"`
+	Timeout  time.Duration `group:"How long" default:"10s" placeholder:"TIME" help:"Time of one request; without an answer by then it is timed out. (${default})"`
+	Seed     uint64        `group:"How long" default:"1" placeholder:"N" help:"Seed of the flow and of the order of the cells. (${default})"`
+
+	SLO []string `group:"Judgement" name:"slo" placeholder:"EXPR" sep:"none" help:"Objective on the response time, repeatable: 'p99<10ms', 'p99.9<=50ms', 'max<1s', 'mean<200us'. When one is missed the exit status is 99. The default, ${slo}, only informs."`
+
+	Target      string   `group:"Where" placeholder:"HOST:PORT" help:"Drive a gateway that is running. Without it, one is hosted, fresh for every cell, on a core of its own."`
+	Key         []string `group:"Where" placeholder:"KEY" env:"TAILGATE_KEY" help:"API key for --target; repeat it for several accounts."`
+	TLS         bool     `group:"Where" name:"tls" help:"Speak TLS to --target."`
+	TLSCA       string   `group:"Where" name:"tls-ca" placeholder:"FILE" help:"PEM file of the authority that signed its certificate. (the system's)"`
+	TLSInsecure bool     `group:"Where" name:"tls-insecure" help:"Take any certificate."`
+	Congestion  string   `group:"Where" placeholder:"NAME" help:"TCP congestion control on both sides, e.g. cubic. (the system's)"`
+	Sync        string   `group:"Where" default:"os" enum:"off,os,always" help:"When the hosted gateway acknowledges: off, os (outlives the process), always (outlives a power cut). (${default})"`
+	ServerCores int      `group:"Where" default:"1" placeholder:"N" help:"Cores of the hosted gateway; the clients have the others. (${default})"`
+
+	Out    string `group:"Output" default:"out" placeholder:"DIR" help:"Folder for ${file}. (${default})"`
+	Format string `group:"Output" default:"table" enum:"table,json" help:"What is printed: table, json. (${default})"`
+
+	Rate     *string `group:"In a later release" placeholder:"R" help:"Open loop at this many requests a second."`
+	Arrivals *string `group:"In a later release" placeholder:"KIND" help:"poisson or constant."`
+	Step     *string `group:"In a later release" placeholder:"SPEC" help:"Change of the rate in mid-run."`
+	SizeMix  *string `group:"In a later release" placeholder:"SPEC" help:"Several sizes in one flow."`
+	MaxWait  *string `group:"In a later release" placeholder:"TIME" help:"How long an open-loop request may wait to be sent."`
+	Repeat   *string `group:"In a later release" placeholder:"N" help:"Runs of every cell, for intervals."`
+	Budget   *string `group:"In a later release" placeholder:"TIME" help:"Time of the whole run."`
+	Resume   bool    `group:"In a later release" help:"Go on where a run was stopped."`
+	Explain  bool    `group:"In a later release" help:"Profile both sides and say what drives the tail."`
+
+	Run       struct{}      `cmd:"" default:"1" hidden:"" help:"Measure (this is the default)."`
+	Matrix    matrixOptions `cmd:"" help:"Measure transports x sizes x clients; by default the published matrix: 64, 256, 1KB, 4KB, 64KB x 1, 10, 50, 100, 500."`
+	Capacity  later         `cmd:"" help:"Later release: the highest rate that keeps an SLO."`
+	Compare   later         `cmd:"" help:"Later release: two runs, with the interval of their difference."`
+	Calibrate later         `cmd:"" help:"Later release: what client library and machine cost by themselves."`
+	Report    later         `cmd:"" help:"Later release: run.json as one HTML file."`
+	Cost      later         `cmd:"" help:"Later release: US dollars for a million orders."`
+	Advise    later         `cmd:"" help:"Later release: a ranked choice for a described workload."`
+
+	command string
+}
+
+type matrixOptions struct {
+	Transports []string `placeholder:"SPEC,..." sep:"none" help:"Transports with their choices, repeatable or separated by commas: tcp,tcp:none,grpc. (all)"`
+	Sizes      []bytes  `placeholder:"BYTES,..." help:"Sizes. (64,256,1KB,4KB,64KB)"`
+}
+
+// later is a command that is announced and not there yet. Whatever follows it is taken, so that the answer is the same.
+type later struct {
+	Arguments []string `arg:"" optional:"" passthrough:"" hidden:""`
+}
+
+// bytes is a size as --size takes it.
+type bytes int
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *bytes) UnmarshalText(text []byte) error {
+	number, factor := strings.TrimSpace(string(text)), 1
+	for _, unit := range []struct {
+		suffix string
+		factor int
+	}{{"KB", 1 << 10}, {"MB", 1 << 20}, {"B", 1}} {
+		if before, ok := strings.CutSuffix(strings.ToUpper(number), unit.suffix); ok {
+			number, factor = strings.TrimSpace(before), unit.factor
+			break
+		}
+	}
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || n > workload.MaxSize/factor {
+		return fmt.Errorf("%q is no size: write bytes as 64, 1KB or 64KB (KB = 1,024), at most %d", text, workload.MaxSize)
+	}
+	*b = bytes(n * factor)
+	return nil
+}
+
+// defaultSLO is held against every cell unless --slo is given.
+const defaultSLO = "p99<10ms"
+
+const description = `Measures order-entry transports by their tail.
+
+Without arguments: all transports, a small matrix of sizes and clients, under two minutes; a table, who keeps the SLO, and ${file}.
+
+  loadtest --transport tcp --inflight 50          one cell: 64 B, 50 clients, 10 s
+  loadtest --transport grpc --slo 'p99<10ms'      exit status 99 when it is missed
+  loadtest matrix --transports tcp,tcp:none,grpc --sizes 64,64KB --clients 1,50,500
+  loadtest --target 10.0.0.7:7001 --transport tcp --key KEY
+
+Response time runs from the moment a client became free to its answer in hand. Requests without an answer count as infinitely late. A figure that the samples cannot carry reads "too few". Every measurement is VALID, SUSPECT or INVALID, with reasons.
+
+Exit status: 0 good, 99 an SLO given by --slo was missed, 3 a measurement is INVALID, 2 usage, 1 failure.`
+
+// parse reads the command line. Without options the returned status is the process's.
+func parse(args []string, stdout, stderr io.Writer) (*options, int) {
+	var o options
+	status := -1
+	vars := kong.Vars{"specs": strings.Join(specs(), ", "), "slo": defaultSLO, "file": report.FileName}
+	parser, err := kong.New(&o, kong.Name("loadtest"), kong.Description(expand(description, vars)), vars,
+		kong.Writers(stdout, stderr), kong.Exit(func(code int) { status = code }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: report.Width, NoAppDescFormat: true}),
+	)
+	if err != nil {
+		fmt.Fprintln(stderr, "loadtest: the command line is not well defined:", err)
+		return nil, exitFailure
+	}
+	context, err := parser.Parse(args)
+	switch {
+	case status >= 0: // the help was asked for
+		return nil, status
+	case err != nil:
+		return nil, usage(stderr, errors.New(strings.TrimPrefix(err.Error(), "loadtest: ")))
+	}
+	o.command, _, _ = strings.Cut(context.Command(), " ")
+	if err := o.notYet(); err != nil {
+		return nil, usage(stderr, err)
+	}
+	return &o, exitOK
+}
+
+func expand(text string, vars kong.Vars) string {
+	return strings.ReplaceAll(text, "${file}", vars["file"])
+}
+
+// specs are examples of what --transport takes: every transport, and its choices beside the default.
+func specs() []string {
+	var list []string
+	for _, t := range all.All() {
+		list = append(list, t.Name)
+		for _, choices := range [][]string{t.Flows, t.Engines, t.Encodings} {
+			for i, choice := range choices {
+				if i > 0 {
+					list = append(list, t.Name+":"+choice)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// notYet refuses what is announced for a later release, by its name.
+func (o *options) notYet() error {
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{"--rate", o.Rate != nil}, {"--arrivals", o.Arrivals != nil}, {"--step", o.Step != nil}, {"--size-mix", o.SizeMix != nil},
+		{"--max-wait", o.MaxWait != nil}, {"--repeat", o.Repeat != nil}, {"--budget", o.Budget != nil},
+		{"--resume", o.Resume}, {"--explain", o.Explain},
+	} {
+		if f.given {
+			return fmt.Errorf("not yet: %s comes with a later release", f.name)
+		}
+	}
+	if slices.Contains([]string{"capacity", "compare", "calibrate", "report", "cost", "advise"}, o.command) {
+		return fmt.Errorf("not yet: %s comes with a later release", o.command)
+	}
+	return nil
+}
+
+// objectives parses --slo, or the default.
+func (o *options) objectives() ([]stats.SLO, error) {
+	texts := o.SLO
+	if len(texts) == 0 {
+		texts = []string{defaultSLO}
+	}
+	var list []stats.SLO
+	for _, text := range texts {
+		slo, err := stats.ParseSLO(text)
+		if err != nil {
+			return nil, fmt.Errorf("--slo: %w", err)
+		}
+		list = append(list, slo)
+	}
+	return list, nil
+}
+
+// check holds the values to their bounds, those that need no other part of the program.
+func (o *options) check() error {
+	matrix := o.command == "matrix"
+	for _, c := range []struct {
+		wrong bool
+		say   string
+	}{
+		{matrix && o.Transport != "", "--transport: with matrix, use --transports"},
+		{matrix && len(o.Size) > 0, "--size: with matrix, use --sizes"},
+		{!matrix && o.Transport != "" && (len(o.Size) > 1 || len(o.Clients) > 1), "--transport runs one cell: for several sizes or clients use loadtest matrix --transports"},
+		{o.Duration < 0 || o.Duration > 24*time.Hour, fmt.Sprintf("--duration %v: above 0 and at most 24h are allowed", o.Duration)},
+		{o.Requests < 0 || o.Requests > workload.MaxNumber/2, fmt.Sprintf("--requests %d: 1 to %d are allowed", o.Requests, int64(workload.MaxNumber/2))},
+		{o.Warmup < 0 || o.Warmup > time.Hour, fmt.Sprintf("--warmup %v: 0s to 1h are allowed", o.Warmup)},
+		{o.Timeout < 10*time.Millisecond || o.Timeout > stats.MaxBound/2, fmt.Sprintf("--timeout %v: 10ms to %v are allowed", o.Timeout, stats.MaxBound/2)},
+		{o.InFlight < 0, fmt.Sprintf("--inflight %d: 1 and more, or 0 for no cap, are allowed", o.InFlight)},
+		{o.Connections < 0, fmt.Sprintf("--connections %d: 1 to the number of clients, or 0 for the transport's own way, are allowed", o.Connections)},
+		{o.Accounts < 1 || o.Accounts > 1000, fmt.Sprintf("--accounts %d: 1 to 1000 are allowed", o.Accounts)},
+		{o.ServerCores < 1, fmt.Sprintf("--server-cores %d: 1 and more are allowed", o.ServerCores)},
+		{!(o.CancelShare >= 0 && o.ReplShare >= 0 && o.CancelShare+o.ReplShare <= 1), fmt.Sprintf("--cancel-share %v and --replace-share %v: each from 0, together at most 1, are allowed", o.CancelShare, o.ReplShare)},
+		{o.Target == "" && len(o.Key) > 0, "--key: needs --target; a hosted gateway gets keys of its own"},
+		{o.Target == "" && o.TLS, "--tls: needs --target"},
+		{!o.TLS && (o.TLSCA != "" || o.TLSInsecure), "--tls-ca, --tls-insecure: need --tls"},
+		{o.TLSCA != "" && o.TLSInsecure, "--tls-ca and --tls-insecure exclude each other"},
+	} {
+		if c.wrong {
+			return errors.New(c.say)
+		}
+	}
+	for _, n := range o.Clients {
+		if n < 1 || n > workload.MaxClients {
+			return fmt.Errorf("--clients %d: 1 to %d are allowed", n, workload.MaxClients)
+		}
+		if o.Connections > n {
+			return fmt.Errorf("--connections %d: at most one for each of the %d clients makes sense", o.Connections, n)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"tailgate/loadtest/floor"
+	"tailgate/loadtest/machine"
+	"tailgate/loadtest/report"
+	"tailgate/loadtest/runner"
+	"tailgate/loadtest/stats"
+	"tailgate/loadtest/workload"
+	"tailgate/transports"
+	"tailgate/transports/all"
+)
+
+// The default run: small enough to be waited for, with the sizes and clients between which the published differences lie.
+var (
+	defaultSizes   = []bytes{64, 4 << 10, 64 << 10}
+	defaultClients = []int{1, 50, 500}
+	// manyClients is for the three transports that the published study compares; the others are left out above it for time's sake.
+	manyClients  = 500
+	studied      = []string{"tcp", "rest", "grpc"}
+	matrixSizes  = []bytes{64, 256, 1 << 10, 4 << 10, 64 << 10}
+	matrixCounts = []int{1, 10, 50, 100, 500}
+)
+
+const (
+	// defaultBudget is for all cells of the default run together, so that with building and percentiles that ask for more time it stays below
+	// two minutes.
+	defaultBudget = 95 * time.Second
+	// cellOverhead is about what a hosted cell takes beside its measured time and warm-up: starting and stopping the gateway, dialing.
+	cellOverhead = 350 * time.Millisecond
+	// Bounds of a default cell's measured time, and the time of a cell that was asked for.
+	shortestCell, longestCell = 500 * time.Millisecond, 2 * time.Second
+	askedCell                 = 10 * time.Second
+)
+
+// cell is one cell of the plan.
+type cell struct {
+	spec    all.Spec
+	size    int
+	clients int
+	floor   bool
+}
+
+// plan is a whole run, checked.
+type plan struct {
+	options  *options
+	cells    []cell
+	order    []int // in which they run
+	slos     []stats.SLO
+	duration time.Duration
+	extra    time.Duration // that a cell may go on for the samples of p99.9
+	tls      *tls.Config
+	cores    machine.Plan
+	keys     []string
+}
+
+// plan checks the options and lays out the cells. Its errors are about the command line.
+func (o *options) plan() (*plan, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	p := &plan{options: o, keys: o.Key}
+	var err error
+	if p.slos, err = o.objectives(); err != nil {
+		return nil, err
+	}
+	if err := p.layOut(); err != nil {
+		return nil, err
+	}
+	if err := p.target(); err != nil {
+		return nil, err
+	}
+	p.timing()
+	for i := range p.cells {
+		p.order = append(p.order, i)
+	}
+	// A machine that warms up or a neighbour that wakes must not always meet the same transport.
+	rand.New(rand.NewPCG(o.Seed, 0)).Shuffle(len(p.order), func(i, j int) { p.order[i], p.order[j] = p.order[j], p.order[i] })
+	return p, nil
+}
+
+// layOut lists the cells in the order of the report.
+func (p *plan) layOut() error {
+	o := p.options
+	texts := []string{o.Transport}
+	sizes, clients := o.Size, o.Clients
+	switch {
+	case o.command == "matrix":
+		texts = strings.Split(strings.Join(o.Matrix.Transports, ","), ",")
+		texts = joinChoices(texts)
+		if len(o.Matrix.Transports) == 0 {
+			texts = all.Names()
+		}
+		sizes, clients = orDefault(o.Matrix.Sizes, matrixSizes), orDefault(clients, matrixCounts)
+	case o.Transport != "":
+		sizes, clients = orDefault(sizes, []bytes{64}), orDefault(clients, []int{50})
+	default:
+		texts = all.Names()
+		sizes, clients = orDefault(sizes, defaultSizes), orDefault(clients, defaultClients)
+	}
+	specs, err := p.specs(texts)
+	if err != nil {
+		return err
+	}
+	for _, spec := range specs {
+		for _, size := range sizes {
+			for _, n := range clients {
+				if p.isDefault() && n >= manyClients && !contains(studied, spec.Transport.Name) {
+					continue
+				}
+				p.cells = append(p.cells, cell{spec: spec, size: int(size), clients: n})
+			}
+		}
+	}
+	if o.Transport == "" && o.Target == "" && o.CancelShare+o.ReplShare == 0 {
+		smallest := min(int(sizes[0]), 64)
+		p.cells = append(p.cells, cell{spec: all.Spec{Transport: floor.Transport()}, size: smallest, clients: 1, floor: true})
+	}
+	return nil
+}
+
+// isDefault tells the run without arguments that lay out cells.
+func (p *plan) isDefault() bool {
+	o := p.options
+	return o.command != "matrix" && o.Transport == "" && len(o.Clients) == 0
+}
+
+// specs parses what was asked for, with the choices that were given by flags of their own.
+func (p *plan) specs(texts []string) ([]all.Spec, error) {
+	var choices []string
+	for _, choice := range []string{p.options.Flow, p.options.Engine, p.options.Encoding} {
+		if choice != "" {
+			choices = append(choices, choice)
+		}
+	}
+	var specs []all.Spec
+	seen := map[string]bool{}
+	for _, text := range texts {
+		if len(choices) > 0 {
+			separator := ":"
+			if strings.Contains(text, ":") {
+				separator = ","
+			}
+			text += separator + strings.Join(choices, ",")
+		}
+		spec, err := all.Parse(text)
+		if err != nil {
+			if notYet, ok := errors.AsType[*all.NotYetError](err); ok {
+				return nil, fmt.Errorf("not yet: %s comes with a later release", notYet.Spec)
+			}
+			return nil, err
+		}
+		if seen[spec.String()] {
+			return nil, fmt.Errorf("transport %q stands twice", spec)
+		}
+		seen[spec.String()] = true
+		specs = append(specs, spec)
+	}
+	return specs, nil
+}
+
+// joinChoices puts together what the comma between transports has cut: in "tcp:none,net,rest" the second part is a choice of the first.
+func joinChoices(parts []string) []string {
+	var texts []string
+	for _, part := range parts {
+		name, _, _ := strings.Cut(part, ":")
+		if n := len(texts); n > 0 && strings.Contains(texts[n-1], ":") && !contains(all.Names(), name) {
+			texts[n-1] += "," + part
+			continue
+		}
+		texts = append(texts, part)
+	}
+	return texts
+}
+
+func contains(list []string, text string) bool {
+	for _, s := range list {
+		if s == text {
+			return true
+		}
+	}
+	return false
+}
+
+func orDefault[T any](given, otherwise []T) []T {
+	if len(given) > 0 {
+		return given
+	}
+	return otherwise
+}
+
+// target checks what belongs to a gateway that runs elsewhere.
+func (p *plan) target() error {
+	o := p.options
+	if o.Target == "" {
+		return nil
+	}
+	first := p.cells[0].spec
+	for _, c := range p.cells {
+		if c.spec.Transport.Name != first.Transport.Name {
+			return errors.New("--target: an address speaks one transport; name it with --transport")
+		}
+	}
+	host, _, err := net.SplitHostPort(o.Target)
+	if err != nil || host == "" {
+		return fmt.Errorf("--target %q: needed is HOST:PORT", o.Target)
+	}
+	if !o.TLS {
+		return nil
+	}
+	p.tls = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.TLSInsecure} //nolint:gosec // only when asked for
+	if o.TLSCA != "" {
+		pem, err := os.ReadFile(o.TLSCA)
+		if err != nil {
+			return fmt.Errorf("--tls-ca: %w", err)
+		}
+		p.tls.RootCAs = x509.NewCertPool()
+		if !p.tls.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("--tls-ca %s: holds no PEM certificate", o.TLSCA)
+		}
+	}
+	return nil
+}
+
+// timing decides how long the cells last.
+func (p *plan) timing() {
+	switch {
+	case p.options.Duration > 0:
+		p.duration = p.options.Duration
+	case p.options.Transport != "" || p.options.command == "matrix":
+		p.duration = askedCell
+	default:
+		each := defaultBudget/time.Duration(len(p.cells)) - cellOverhead - p.options.Warmup
+		// A third of a budget is kept for cells whose p99.9 asks for more.
+		p.duration = min(max(each*3/4, shortestCell), longestCell).Round(10 * time.Millisecond)
+		p.extra = p.duration / 2
+	}
+}
+
+// estimate is about how long the rest of the run takes, from the n-th cell on.
+func (p *plan) estimate(from int) time.Duration {
+	if p.options.Requests > 0 {
+		return 0
+	}
+	return time.Duration(len(p.cells)-from) * (p.duration + p.options.Warmup + cellOverhead)
+}
+
+// runnerCell is the cell as the runner takes it; the address and the server's counters come with the server.
+func (p *plan) runnerCell(c cell) runner.Cell {
+	o := p.options
+	rc := runner.Cell{
+		Transport: c.spec.Transport,
+		Dial: transports.DialConfig{
+			TLS: p.tls, CongestionControl: o.Congestion, Encoding: c.spec.Encoding, Flow: c.spec.Flow, Engine: c.spec.Engine,
+		},
+		Keys: p.keys, Clients: c.clients, Connections: o.Connections, InFlight: o.InFlight,
+		Flow: workload.Config{
+			Seed: o.Seed, Size: c.size, Minimal: o.Ack == "minimal", CancelShare: o.CancelShare, ReplaceShare: o.ReplShare, EchoOnly: c.floor,
+		},
+		Duration: p.duration, Requests: o.Requests, Warmup: o.Warmup, Timeout: o.Timeout, Plan: p.cores,
+	}
+	if p.extra > 0 {
+		rc.MinSamples, rc.MaxExtra = stats.P999.MinSamples(), p.extra
+	}
+	return rc
+}
+
+// reportCell describes the cell, before it is measured.
+func (p *plan) reportCell(c cell, order int) report.Cell {
+	return report.Cell{
+		Transport: c.spec.Transport.Name, Spec: c.spec.String(), Flow: c.spec.Flow, Engine: c.spec.Engine, Encoding: c.spec.Encoding, Ack: p.options.Ack,
+		Size: c.size, Clients: c.clients, InFlight: p.options.InFlight, Mode: "closed", Run: 1, Order: order,
+		Notes: map[string]int64{}, Intervals: map[string][2]float64{}, SLO: []report.Objective{}, Reasons: []string{},
+	}
+}

@@ -1,0 +1,383 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"tailgate/loadtest/floor"
+	"tailgate/loadtest/machine"
+	"tailgate/loadtest/record"
+	"tailgate/loadtest/runner"
+	"tailgate/loadtest/stats"
+)
+
+// Schema names the format of run.json. Fields may be added under the same name; none changes its meaning.
+const Schema = "tailgate.loadtest/v1"
+
+// FileName is the name of the results in the output folder.
+const FileName = "run.json"
+
+// Run is a whole run.
+type Run struct {
+	Schema      string              `json:"schema"`
+	Started     time.Time           `json:"started"`
+	Finished    time.Time           `json:"finished"`
+	Interrupted bool                `json:"interrupted"` // stopped early: the cells are those that had begun
+	Command     []string            `json:"command"`     // arguments, keys redacted
+	Environment machine.Environment `json:"environment"`
+	Method      Method              `json:"method"`
+	Cells       []Cell              `json:"cells"`
+	Capacity    []struct{}          `json:"capacity"` // of the capacity search; empty here
+}
+
+// Method is how the cells were measured, where it is the same for all.
+type Method struct {
+	Loop           string   `json:"loop"` // "closed"
+	Seed           uint64   `json:"seed"` // of the flow and of the order of the cells
+	WarmupSeconds  float64  `json:"warmup_seconds"`
+	TimeoutSeconds float64  `json:"timeout_seconds"` // of one request
+	Target         string   `json:"target"`          // address of the gateway; empty where it was hosted, fresh for every cell
+	Accounts       int      `json:"accounts"`        // that the connections are spread over
+	Journal        string   `json:"journal"`         // mode of the hosted gateway's journal
+	Pinned         bool     `json:"pinned"`
+	ServerCores    []int    `json:"server_cores"`
+	ClientCores    []int    `json:"client_cores"`
+	PinningNote    string   `json:"pinning_note"` // what could not be had
+	Congestion     string   `json:"congestion_control"`
+	CancelShare    float64  `json:"cancel_share"`
+	ReplaceShare   float64  `json:"replace_share"`
+	SLO            []string `json:"slo"`
+	MinBeyond      int      `json:"min_beyond"` // samples beyond a percentile below which it is "too few"
+}
+
+// Cell is one cell. Field names are those of the schema.
+type Cell struct {
+	Transport string `json:"transport"`
+	Spec      string `json:"spec"` // as --transport takes it: what differs from the transport's defaults is told
+	Flow      string `json:"flow"`
+	Engine    string `json:"engine"`
+	Encoding  string `json:"encoding"`
+	Ack       string `json:"ack"`
+
+	Size        int      `json:"size"`
+	Clients     int      `json:"clients"`
+	InFlight    int      `json:"inflight"` // 0 = no cap
+	Mode        string   `json:"mode"`
+	OfferedRate *float64 `json:"offered_rate"` // null in a closed loop
+	Run         int      `json:"run"`
+	Order       int      `json:"order"` // which cell of the run it was, from 1
+	Gomaxprocs  struct {
+		Client int `json:"client"`
+		Server int `json:"server"` // 0 where unknown
+	} `json:"gomaxprocs"`
+
+	Started     time.Time        `json:"started"`
+	Seconds     float64          `json:"seconds"`
+	Requests    int64            `json:"requests"` // offered = the sum of the six
+	OK          int64            `json:"ok"`
+	Rejected    int64            `json:"rejected"`
+	Refused     int64            `json:"refused"`
+	TimedOut    int64            `json:"timed_out"`
+	Errors      int64            `json:"errors"`
+	Unsent      int64            `json:"unsent"`
+	Good        int64            `json:"good"`
+	Throughput  float64          `json:"throughput"` // answers a second
+	Wrong       int64            `json:"wrong_answers"`
+	Notes       map[string]int64 `json:"notes"`
+	Connections struct {
+		Asked   int   `json:"asked"`
+		Open    *int  `json:"open"` // null where unknown
+		Redials int64 `json:"redials"`
+	} `json:"connections"`
+
+	Response   Latency `json:"response_us"`
+	Admitted   Latency `json:"admitted_us"`
+	Service    Latency `json:"service_us"`
+	Lag        Latency `json:"lag_us"`
+	CreditWait Latency `json:"credit_wait_us"`
+	Server     Latency `json:"server_us"`
+
+	Amplification *float64              `json:"amplification"`  // P99/P50 of the response time
+	FloorMultiple *float64              `json:"floor_multiple"` // p50 by the bare echo's, where the same size and clients were run
+	Intervals     map[string][2]float64 `json:"intervals"`
+	SLO           []Objective           `json:"slo"`
+
+	Interrupted bool           `json:"interrupted"`
+	BoundBy     string         `json:"bound_by"` // client, server, both, neither; empty where unknown
+	Validity    runner.Verdict `json:"validity"`
+	Reasons     []string       `json:"reasons"`
+	Client      *Use           `json:"client"`
+	ServerUse   *Use           `json:"server"`
+}
+
+// Objective is an SLO held against the cell.
+type Objective struct {
+	Expr       string   `json:"expr"`
+	ObservedUS *float64 `json:"observed"` // microseconds; null where infinite or not known
+	Met        *bool    `json:"met"`      // null where the samples carry no verdict
+}
+
+// Latency is a distribution in microseconds. A figure is null where it is infinite (so many requests got no answer) or where the samples are
+// too few; the two lists say which.
+type Latency struct {
+	Count    int64              `json:"count"`
+	Values   map[string]float64 `json:"-"`
+	Infinite []string           `json:"infinite"`
+	TooFew   []string           `json:"too_few"`
+}
+
+// figures are the members of a latency in their order.
+var figures = []string{"mean", "min", "p50", "p90", "p95", "p99", "p99.9", "p99.99", "max"}
+
+// NewLatency reads the figures of a distribution.
+func NewLatency(d stats.Distribution) Latency {
+	l := Latency{Count: d.Count(), Values: map[string]float64{}, Infinite: []string{}, TooFew: []string{}}
+	for _, name := range figures {
+		var v stats.Value
+		switch name {
+		case "mean":
+			v = d.Mean()
+		case "min":
+			v = d.Min()
+		case "max":
+			v = d.Max()
+		}
+		for _, p := range stats.Percentiles {
+			if p.String() == name {
+				v = d.At(p)
+			}
+		}
+		switch v.State {
+		case stats.Known:
+			l.Values[name] = microseconds(v.Duration)
+		case stats.Infinite:
+			l.Infinite = append(l.Infinite, name)
+		case stats.TooFew:
+			l.TooFew = append(l.TooFew, name)
+		}
+	}
+	return l
+}
+
+func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// MarshalJSON writes every figure, null where it is not known.
+func (l Latency) MarshalJSON() ([]byte, error) {
+	type plain Latency
+	rest, err := json.Marshal(plain(l))
+	if err != nil {
+		return nil, err
+	}
+	out := []byte{'{'}
+	for _, name := range figures {
+		value := []byte("null")
+		if v, ok := l.Values[name]; ok {
+			if value, err = json.Marshal(v); err != nil {
+				return nil, err
+			}
+		}
+		out = fmt.Appendf(out, "%q:%s,", name, value)
+	}
+	return append(out, rest[1:]...), nil
+}
+
+// UnmarshalJSON is the inverse.
+func (l *Latency) UnmarshalJSON(text []byte) error {
+	type plain Latency
+	if err := json.Unmarshal(text, (*plain)(l)); err != nil {
+		return err
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		return err
+	}
+	l.Values = map[string]float64{}
+	for _, name := range figures {
+		var v *float64
+		if err := json.Unmarshal(all[name], &v); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if v != nil {
+			l.Values[name] = *v
+		}
+	}
+	return nil
+}
+
+// Use is what one side used in the measured interval, in all and for each request.
+type Use struct {
+	Seconds             float64 `json:"seconds"` // between the two readings
+	CPUShare            float64 `json:"cpu_share"`
+	UserCPUSeconds      float64 `json:"user_cpu_seconds"`
+	SystemCPUSeconds    float64 `json:"system_cpu_seconds"`
+	VoluntarySwitches   int64   `json:"voluntary_switches"`
+	InvoluntarySwitches int64   `json:"involuntary_switches"`
+	MinorFaults         int64   `json:"minor_faults"`
+	MajorFaults         int64   `json:"major_faults"`
+	PeakRSSBytes        int64   `json:"peak_rss_bytes"`
+	AllocatedBytes      uint64  `json:"allocated_bytes"`
+	AllocatedObjects    uint64  `json:"allocated_objects"`
+	GCCycles            int64   `json:"gc_cycles"`
+	GCPauseUS           float64 `json:"gc_pause_us"`
+	CoresBusy           float64 `json:"cores_busy"`  // share of its cores' time, whoever ran there; -1 where unknown
+	CoresSteal          float64 `json:"cores_steal"` // share taken by the hypervisor; -1 where unknown
+
+	PerRequest PerRequest `json:"per_request"`
+}
+
+// PerRequest is what a request cost one side on average.
+type PerRequest struct {
+	UserCPUUS           float64 `json:"user_cpu_us"`
+	SystemCPUUS         float64 `json:"system_cpu_us"`
+	VoluntarySwitches   float64 `json:"voluntary_switches"`
+	InvoluntarySwitches float64 `json:"involuntary_switches"`
+	MinorFaults         float64 `json:"minor_faults"`
+	AllocatedBytes      float64 `json:"allocated_bytes"`
+	AllocatedObjects    float64 `json:"allocated_objects"`
+}
+
+// newUse converts a side's use; rate is the offered requests a second.
+func newUse(u runner.Use, rate float64) *Use {
+	out := &Use{
+		Seconds: u.At.Seconds(), CPUShare: u.Share, UserCPUSeconds: u.UserCPU.Seconds(), SystemCPUSeconds: u.SystemCPU.Seconds(),
+		VoluntarySwitches: u.VoluntarySwitches, InvoluntarySwitches: u.InvoluntarySwitches, MinorFaults: u.MinorFaults, MajorFaults: u.MajorFaults,
+		PeakRSSBytes: u.PeakRSS, AllocatedBytes: u.AllocatedBytes, AllocatedObjects: u.AllocatedObjects,
+		GCCycles: u.GCCycles, GCPauseUS: microseconds(u.GCPause), CoresBusy: -1, CoresSteal: -1,
+	}
+	if total := u.Cores.Total(); u.CoresKnown && total > 0 {
+		out.CoresBusy, out.CoresSteal = float64(u.Cores.Busy)/float64(total), float64(u.Cores.Steal)/float64(total)
+	}
+	// The readings lie a little beside the interval's edges, so the requests between them are taken from the rate.
+	if n := rate * u.At.Seconds(); n > 0 {
+		out.PerRequest = PerRequest{
+			UserCPUUS: microseconds(u.UserCPU) / n, SystemCPUUS: microseconds(u.SystemCPU) / n,
+			VoluntarySwitches: float64(u.VoluntarySwitches) / n, InvoluntarySwitches: float64(u.InvoluntarySwitches) / n,
+			MinorFaults: float64(u.MinorFaults) / n, AllocatedBytes: float64(u.AllocatedBytes) / n, AllocatedObjects: float64(u.AllocatedObjects) / n,
+		}
+	}
+	return out
+}
+
+// Fill writes an outcome into the cell: everything but what describes the cell itself.
+func (c *Cell) Fill(out runner.Outcome, validity runner.Validity, slos []stats.SLO) {
+	c.Started, c.Seconds, c.Throughput, c.Interrupted = out.Started, out.Seconds, out.Throughput, out.Interrupted
+	c.Requests = out.Counts.Offered()
+	for i, field := range [...]*int64{&c.OK, &c.Rejected, &c.Refused, &c.TimedOut, &c.Errors, &c.Unsent} {
+		*field = out.Counts[record.Fates[i]]
+	}
+	c.Wrong, c.Notes = out.Wrong, out.Notes
+	c.Connections.Asked, c.Connections.Redials = out.Connections.Asked, out.Connections.Redials
+	if open := out.Connections.Open; open >= 0 {
+		c.Connections.Open = &open
+	}
+	c.Response, c.Admitted, c.Service = NewLatency(out.Response), NewLatency(out.Admitted), NewLatency(out.Service)
+	c.Lag, c.CreditWait, c.Server = NewLatency(out.Lag), NewLatency(out.CreditWait), NewLatency(out.Server)
+	if p50, p99 := c.Response.Values["p50"], c.Response.Values["p99"]; p50 > 0 && p99 > 0 {
+		ratio := p99 / p50
+		c.Amplification = &ratio
+	}
+	c.Good = stats.Good(slos, out.Response)
+	for _, slo := range slos {
+		c.SLO = append(c.SLO, newObjective(slo.Judge(out.Response)))
+	}
+	c.Validity, c.Reasons, c.BoundBy = validity.Verdict, validity.Reasons, runner.Bound(out)
+	rate := 0.0
+	if out.Seconds > 0 {
+		rate = float64(c.Requests) / out.Seconds
+	}
+	c.Client = newUse(out.ClientUse, rate)
+	if out.ServerUse != nil {
+		c.ServerUse = newUse(*out.ServerUse, rate)
+	}
+}
+
+func newObjective(v stats.Verdict) Objective {
+	o := Objective{Expr: v.SLO.String()}
+	if v.Observed.State == stats.Known {
+		us := microseconds(v.Observed.Duration)
+		o.ObservedUS = &us
+	}
+	if v.Outcome != stats.Undecided {
+		met := v.Outcome == stats.Met
+		o.Met = &met
+	}
+	return o
+}
+
+// Fail marks a cell that could not be measured.
+func (c *Cell) Fail(err error) {
+	empty := NewLatency(stats.Distribution{})
+	c.Response, c.Admitted, c.Service, c.Lag, c.CreditWait, c.Server = empty, empty, empty, empty, empty, empty
+	c.Validity, c.Reasons = runner.Invalid, []string{"not measured: " + err.Error()}
+}
+
+// Finish fills in what needs more than one cell: each cell's multiple of the floor.
+func (r *Run) Finish() {
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		for _, f := range r.Cells {
+			if floor := f.Response.Values["p50"]; f.IsFloor() && f.Size == c.Size && f.Clients == c.Clients && floor > 0 && c.Response.Values["p50"] > 0 {
+				multiple := c.Response.Values["p50"] / floor
+				c.FloorMultiple = &multiple
+			}
+		}
+	}
+}
+
+// IsFloor tells a bare echo from a transport.
+func (c *Cell) IsFloor() bool { return c.Transport == floor.Name }
+
+// Write puts run.json into the folder, whole or not at all, and returns its path.
+func (r *Run) Write(folder string) (string, error) {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("report: results cannot be written as JSON: %w", err)
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", fmt.Errorf("report: output folder: %w", err)
+	}
+	path := filepath.Join(folder, FileName)
+	file, err := os.CreateTemp(folder, FileName+".*")
+	if err != nil {
+		return "", fmt.Errorf("report: %w", err)
+	}
+	_, writeErr := file.Write(append(text, '\n'))
+	err = errors.Join(writeErr, file.Chmod(0o644), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("report: %s: %w", path, err), os.Remove(file.Name()))
+	}
+	return path, nil
+}
+
+// Read is the inverse of Write.
+func Read(path string) (Run, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Run{}, fmt.Errorf("report: %w", err)
+	}
+	var r Run
+	if err := json.Unmarshal(text, &r); err != nil {
+		return Run{}, fmt.Errorf("report: %s: %w", path, err)
+	}
+	if r.Schema != Schema {
+		return Run{}, fmt.Errorf("report: %s has the schema %q, not %q", path, r.Schema, Schema)
+	}
+	return r, nil
+}
+
+// round keeps a figure to three significant digits, for people.
+func round(v float64) float64 {
+	if v == 0 {
+		return 0
+	}
+	scale := math.Pow(10, 2-math.Floor(math.Log10(math.Abs(v))))
+	return math.Round(v*scale) / scale
+}

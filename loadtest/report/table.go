@@ -1,0 +1,395 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tailgate/loadtest/runner"
+)
+
+// Width is the number of columns that the table keeps to.
+const Width = 100
+
+// maxSuspectNotes bounds how many suspect cells are explained below the table; run.json has all reasons.
+const maxSuspectNotes = 6
+
+// layout is one line of the table: transport, p50, p99, p99.9, P99/P50, answers a second, SLO, bound by, measurement.
+const layout = "  %-18s %9s %9s %9s %8s %10s %-11s %-8s %s"
+
+// Table writes the run for a person: cells grouped by size and clients, so that transports stand beside each other, then what was lost, what
+// speaks against the measurement, and what it comes to.
+func Table(w io.Writer, r Run) error {
+	t := table{run: r, cells: slices.Clone(r.Cells)}
+	slices.SortStableFunc(t.cells, func(a, b Cell) int {
+		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.Clients, b.Clients))
+	})
+	t.heading()
+	t.groups()
+	t.lost()
+	t.validity()
+	t.closing()
+	_, err := io.WriteString(w, t.out.String())
+	return err
+}
+
+type table struct {
+	run   Run
+	cells []Cell
+	out   strings.Builder
+}
+
+func (t *table) line(format string, args ...any) {
+	text := strings.TrimRight(fmt.Sprintf(format, args...), " ")
+	if indent := "    "; len([]rune(text)) > Width {
+		text = wrap(text, indent)
+	}
+	t.out.WriteString(text + "\n")
+}
+
+// wrap breaks a line at spaces so that it keeps to Width; following lines are indented.
+func wrap(text, indent string) string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "" && len(lines) == 0:
+			line = text[:len(text)-len(strings.TrimLeft(text, " "))] + word
+		case len([]rune(line))+1+len([]rune(word)) > Width:
+			lines = append(lines, line)
+			line = indent + word
+		default:
+			line += " " + word
+		}
+	}
+	return strings.Join(append(lines, line), "\n")
+}
+
+func (t *table) heading() {
+	m := t.run.Method
+	where := "gateway hosted, fresh for every cell, journal " + m.Journal
+	if m.Target != "" {
+		where = "gateway at " + m.Target
+	}
+	cores := "not pinned"
+	if m.Pinned {
+		cores = fmt.Sprintf("server on core %s, clients on core %s", list(m.ServerCores), list(m.ClientCores))
+	}
+	t.line("Closed loop, response time from the moment a client became free; %s; %s.", where, cores)
+	e := t.run.Environment
+	t.line("%s, %d cores, kernel %s, %s, %s.", orUnknown(e.CPU), e.OnlineCores, orUnknown(e.Kernel), e.GoVersion, orUnknown(e.CongestionControl))
+	if t.run.Interrupted {
+		t.line("INTERRUPTED: the cells below are those that had begun.")
+	}
+}
+
+func orUnknown(text string) string { return cmp.Or(text, "unknown") }
+
+func list(cores []int) string {
+	text := make([]string, len(cores))
+	for i, c := range cores {
+		text[i] = strconv.Itoa(c)
+	}
+	return strings.Join(text, ",")
+}
+
+func (t *table) groups() {
+	for i := 0; i < len(t.cells); {
+		first := t.cells[i]
+		t.line("")
+		t.line(layout, fmt.Sprintf("%s x %s", SizeText(first.Size), count(int64(first.Clients), "client")),
+			"p50", "p99", "p99.9", "P99/P50", "answers/s", t.sloHeading(), "bound by", "measured")
+		for ; i < len(t.cells) && t.cells[i].Size == first.Size && t.cells[i].Clients == first.Clients; i++ {
+			t.row(t.cells[i])
+		}
+	}
+}
+
+func (t *table) sloHeading() string {
+	if len(t.run.Method.SLO) == 1 && len(t.run.Method.SLO[0]) <= 11 {
+		return t.run.Method.SLO[0]
+	}
+	return "SLOs"
+}
+
+func (t *table) row(c Cell) {
+	if c.Validity == runner.Invalid {
+		t.line(layout, cut(c.Name(), 18), "-", "-", "-", "-", "-", "-", cmp.Or(c.BoundBy, "-"), c.Validity)
+		return
+	}
+	amplification := "-"
+	if c.Amplification != nil {
+		amplification = strconv.FormatFloat(round(*c.Amplification), 'f', -1, 64) + "x"
+	}
+	t.line(layout, cut(c.Name(), 18), c.Response.text("p50"), c.Response.text("p99"), c.Response.text("p99.9"), amplification,
+		thousands(int64(c.Throughput+0.5)), c.sloText(), cmp.Or(c.BoundBy, "-"), c.Validity)
+}
+
+// Name is how the table calls the cell.
+func (c *Cell) Name() string {
+	name := cmp.Or(c.Spec, c.Transport)
+	if c.InFlight > 0 {
+		name += fmt.Sprintf(" <=%d", c.InFlight)
+	}
+	return name
+}
+
+func (c *Cell) sloText() string {
+	if c.IsFloor() || len(c.SLO) == 0 {
+		return "-"
+	}
+	met, decided := 0, 0
+	for _, o := range c.SLO {
+		if o.Met != nil {
+			decided++
+			if *o.Met {
+				met++
+			}
+		}
+	}
+	switch {
+	case met < decided && len(c.SLO) == 1:
+		return "MISSED"
+	case met < decided:
+		return fmt.Sprintf("MISSED %d/%d", decided-met, len(c.SLO))
+	case decided < len(c.SLO):
+		return "too few"
+	default:
+		return "met"
+	}
+}
+
+// text is a figure of the latency for a person.
+func (l Latency) text(name string) string {
+	if v, ok := l.Values[name]; ok {
+		return Microseconds(v)
+	}
+	if slices.Contains(l.Infinite, name) {
+		return "inf"
+	}
+	return "too few"
+}
+
+// Microseconds is a time in the unit that suits it, to three digits.
+func Microseconds(us float64) string {
+	switch v := round(us); {
+	case v < 1:
+		return strconv.FormatFloat(round(us*1000), 'f', -1, 64) + " ns"
+	case v < 1000:
+		return strconv.FormatFloat(v, 'f', -1, 64) + " µs"
+	case v < 1e6:
+		return strconv.FormatFloat(round(us/1000), 'f', -1, 64) + " ms"
+	default:
+		return strconv.FormatFloat(round(us/1e6), 'f', -1, 64) + " s"
+	}
+}
+
+// SizeText writes a size as --size takes it.
+func SizeText(n int) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return strconv.Itoa(n>>20) + " MB"
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return strconv.Itoa(n>>10) + " KB"
+	default:
+		return strconv.Itoa(n) + " B"
+	}
+}
+
+func thousands(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+func count(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return thousands(n) + " " + what + "s"
+}
+
+func cut(text string, width int) string {
+	if r := []rune(text); len(r) > width {
+		return string(r[:width-1]) + "…"
+	}
+	return text
+}
+
+// where names a cell in a sentence.
+func (c *Cell) where() string {
+	return fmt.Sprintf("%s, %s x %d", c.Name(), SizeText(c.Size), c.Clients)
+}
+
+// lost tells of requests without an answer, and of rejected ones.
+func (t *table) lost() {
+	first := true
+	for _, c := range t.cells {
+		var parts []string
+		for _, p := range []struct {
+			name string
+			n    int64
+		}{{"rejected", c.Rejected}, {"refused", c.Refused}, {"timed out", c.TimedOut}, {"errors", c.Errors}, {"unsent", c.Unsent}} {
+			if p.n > 0 {
+				parts = append(parts, fmt.Sprintf("%s %s", thousands(p.n), p.name))
+			}
+		}
+		if len(parts) == 0 {
+			continue
+		}
+		if first {
+			t.line("")
+			t.line("Not simply acknowledged (all but the rejected count as infinitely late):")
+			first = false
+		}
+		t.line("  %s: %s of %s%s", c.where(), strings.Join(parts, ", "), count(c.Requests, "request"), notes(c.Notes))
+	}
+}
+
+func notes(counts map[string]int64) string {
+	if len(counts) == 0 {
+		return ""
+	}
+	type note struct {
+		text string
+		n    int64
+	}
+	var all []note
+	for text, n := range counts {
+		all = append(all, note{text, n})
+	}
+	slices.SortFunc(all, func(a, b note) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.text, b.text)) })
+	var texts []string
+	for _, n := range all[:min(len(all), 3)] {
+		texts = append(texts, strings.TrimPrefix(n.text, "REASON_"))
+	}
+	return " (" + strings.Join(texts, ", ") + ")"
+}
+
+// validity tells what speaks against measurements: of every invalid cell, of some suspect ones.
+func (t *table) validity() {
+	suspect, told := 0, 0
+	var lines []string
+	for _, c := range t.cells {
+		if c.Validity == runner.Suspect {
+			if suspect++; suspect > maxSuspectNotes {
+				continue
+			}
+			told++
+		}
+		if c.Validity != runner.Valid {
+			lines = append(lines, fmt.Sprintf("  %s, %s: %s", c.Validity, c.where(), strings.Join(c.Reasons, "; ")))
+		}
+	}
+	if len(lines) == 0 {
+		return
+	}
+	t.line("")
+	t.line("What speaks against these measurements:")
+	for _, line := range lines {
+		t.line("%s", line)
+	}
+	if suspect > told {
+		t.line("  SUSPECT: %d more cells, with their reasons in %s", suspect-told, FileName)
+	}
+}
+
+// closing is what the run comes to: the objective by transport, the multiple of the floor, the tail where it is widest.
+func (t *table) closing() {
+	t.line("")
+	for _, name := range t.names() {
+		t.line("%s", t.objective(name))
+	}
+	t.floor()
+	t.tail()
+}
+
+// names lists the transports in the order in which they were asked for.
+func (t *table) names() []string {
+	var names []string
+	for _, c := range t.run.Cells {
+		if !c.IsFloor() && !slices.Contains(names, c.Name()) {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+func (t *table) objective(name string) string {
+	met, missed, unknown := 0, []string{}, 0
+	for _, c := range t.cells {
+		if c.Name() != name {
+			continue
+		}
+		switch text := c.sloText(); {
+		case c.Validity == runner.Invalid || text == "too few" || text == "-":
+			unknown++
+		case text == "met":
+			met++
+		default:
+			missed = append(missed, fmt.Sprintf("%s x %d", SizeText(c.Size), c.Clients))
+		}
+	}
+	total := met + len(missed) + unknown
+	text := fmt.Sprintf("%s: %s met in %d of %s", name, strings.Join(t.run.Method.SLO, " and "), met, count(int64(total), "cell"))
+	if len(missed) > 0 {
+		text += ", missed at " + strings.Join(missed, ", ")
+	}
+	if unknown > 0 {
+		text += fmt.Sprintf(", %d without a verdict", unknown)
+	}
+	return text + "."
+}
+
+func (t *table) floor() {
+	for _, f := range t.cells {
+		if !f.IsFloor() || f.Validity == runner.Invalid {
+			continue
+		}
+		var parts []string
+		for _, c := range t.cells {
+			if c.FloorMultiple != nil && !c.IsFloor() && c.Validity != runner.Invalid && c.Size == f.Size && c.Clients == f.Clients {
+				parts = append(parts, fmt.Sprintf("%s %sx", c.Name(), strconv.FormatFloat(round(*c.FloorMultiple), 'f', -1, 64)))
+			}
+		}
+		if len(parts) > 0 {
+			t.line("A bare echo takes %s at p50 (%s x %d); as a multiple of it: %s.", f.Response.text("p50"), SizeText(f.Size), f.Clients, strings.Join(parts, ", "))
+		}
+	}
+}
+
+// tail compares the tails of the transports in the heaviest cell that at least two of them have.
+func (t *table) tail() {
+	for i := len(t.cells) - 1; i >= 0; i-- {
+		var best, worst *Cell
+		n := 0
+		for j := range t.cells {
+			c := &t.cells[j]
+			if c.Size != t.cells[i].Size || c.Clients != t.cells[i].Clients || c.Amplification == nil || c.Validity == runner.Invalid || c.IsFloor() {
+				continue
+			}
+			n++
+			if best == nil || *c.Amplification < *best.Amplification {
+				best = c
+			}
+			if worst == nil || *c.Amplification > *worst.Amplification {
+				worst = c
+			}
+		}
+		if n >= 2 {
+			t.line("At %s x %d the tail is tightest on %s (p99 %s, %sx its p50) and widest on %s (p99 %s, %sx).",
+				SizeText(best.Size), best.Clients, best.Name(), best.Response.text("p99"), strconv.FormatFloat(round(*best.Amplification), 'f', -1, 64),
+				worst.Name(), worst.Response.text("p99"), strconv.FormatFloat(round(*worst.Amplification), 'f', -1, 64))
+			return
+		}
+	}
+}
+
+// Seconds is a duration for a progress line.
+func Seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s" }
