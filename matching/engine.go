@@ -55,30 +55,19 @@ func (e *Engine) AddInstrument(instrument uint32) error {
 // events has too little capacity. It accepts any bytes as a command: what makes
 // no sense is refused with an event.
 func (e *Engine) Apply(cmd *Command, events []Event) []Event {
-	if cmd.Kind < Submit || cmd.Kind > Replace {
-		return reject(cmd, cmd.Side, ReasonInvalidCommand, 0, events)
-	}
-	b := e.book(cmd.Instrument)
-	if b == nil {
-		return reject(cmd, cmd.Side, ReasonUnknownInstrument, 0, events)
-	}
-	if cmd.Kind == Submit {
+	b, index, reason := e.check(cmd)
+	switch {
+	case reason != ReasonNone:
+		return e.reject(cmd, index, reason, events)
+	case cmd.Kind == Submit:
 		return e.submit(b, cmd, events)
-	}
-	index := e.ids.find(cmd.OrderID)
-	if index == none || e.orders.at(index).instrument != cmd.Instrument {
-		return reject(cmd, cmd.Side, ReasonUnknownOrder, 0, events)
-	}
-	if cmd.Kind == Cancel {
+	case cmd.Kind == Cancel:
 		return e.cancel(b, index, cmd, events)
 	}
 	return e.replace(b, index, cmd, events)
 }
 
 func (e *Engine) submit(b *book, cmd *Command, events []Event) []Event {
-	if reason := e.checkSubmit(b, cmd); reason != ReasonNone {
-		return reject(cmd, cmd.Side, reason, 0, events)
-	}
 	events = append(events, Event{
 		Kind: Accepted, Side: cmd.Side, Instrument: cmd.Instrument, Sequence: cmd.Sequence,
 		OrderID: cmd.OrderID, Price: cmd.Price, Quantity: cmd.Quantity, Leaves: cmd.Quantity,
@@ -104,30 +93,6 @@ func (e *Engine) submit(b *book, cmd *Command, events []Event) []Event {
 	return events
 }
 
-func (e *Engine) checkSubmit(b *book, cmd *Command) Reason {
-	switch {
-	case cmd.Side != Buy && cmd.Side != Sell:
-		return ReasonInvalidSide
-	case cmd.Type != Limit && cmd.Type != Market:
-		return ReasonInvalidOrderType
-	case cmd.TimeInForce < Day || cmd.TimeInForce > ImmediateOrCancel:
-		return ReasonInvalidTimeInForce
-	case cmd.Price < MinPrice:
-		return ReasonInvalidPrice
-	case cmd.Quantity == 0 || cmd.Quantity > MaxQuantity:
-		return ReasonInvalidQuantity
-	case e.ids.find(cmd.OrderID) != none:
-		return ReasonDuplicateOrderID
-	case neverRests(cmd):
-		return ReasonNone
-	case e.orders.full():
-		return ReasonBookFull
-	case e.store.levels.full() && !e.hasLevel(b, cmd.Side, cmd.Price):
-		return ReasonBookFull
-	}
-	return ReasonNone
-}
-
 func (e *Engine) cancel(b *book, index uint32, cmd *Command, events []Event) []Event {
 	o := e.orders.at(index)
 	events = append(events, Event{
@@ -141,14 +106,7 @@ func (e *Engine) cancel(b *book, index uint32, cmd *Command, events []Event) []E
 
 func (e *Engine) replace(b *book, index uint32, cmd *Command, events []Event) []Event {
 	o := e.orders.at(index)
-	filled := o.quantity - o.leaves
-	total := cmd.Quantity
-	if e.options.ModifyIsCancelNew && total <= MaxQuantity {
-		total += filled
-	}
-	if reason := e.checkReplace(b, o, cmd, filled, total); reason != ReasonNone {
-		return reject(cmd, o.side, reason, o.leaves, events)
-	}
+	filled, total := o.quantity-o.leaves, e.newTotal(o, cmd)
 	keepsPlace := !e.options.ModifyIsCancelNew && cmd.Price == e.price(o) && total <= o.quantity
 	events = append(events, Event{
 		Kind: Replaced, Side: o.side, LostPriority: !keepsPlace,
@@ -172,31 +130,17 @@ func (e *Engine) replace(b *book, index uint32, cmd *Command, events []Event) []
 	return events
 }
 
-func (e *Engine) checkReplace(b *book, o *order, cmd *Command, filled, total uint64) Reason {
-	switch {
-	case cmd.Price < MinPrice:
-		return ReasonInvalidPrice
-	case cmd.Quantity == 0 || total > MaxQuantity:
-		return ReasonInvalidQuantity
-	case total <= filled:
-		return ReasonAlreadyFilled
-	case e.store.levels.full() && e.store.levels.at(o.level).count > 1 && !e.hasLevel(b, o.side, cmd.Price):
-		return ReasonBookFull // its own level would not become free
+// reject appends the refusal of a command; index is the order it is about, or
+// none.
+func (e *Engine) reject(cmd *Command, index uint32, reason Reason, events []Event) []Event {
+	side, leaves := cmd.Side, uint64(0)
+	if index != none {
+		side, leaves = e.orders.at(index).side, e.orders.at(index).leaves
 	}
-	return ReasonNone
-}
-
-// reject appends the refusal of a command.
-func reject(cmd *Command, side Side, reason Reason, leaves uint64, events []Event) []Event {
 	return append(events, Event{
 		Kind: Rejected, Reason: reason, Side: side, Instrument: cmd.Instrument, Sequence: cmd.Sequence,
 		OrderID: cmd.OrderID, Price: cmd.Price, Quantity: cmd.Quantity, Leaves: leaves,
 	})
-}
-
-// neverRests tells the orders whose remainder is canceled.
-func neverRests(cmd *Command) bool {
-	return cmd.Type == Market || cmd.TimeInForce == ImmediateOrCancel
 }
 
 // book returns an instrument's book, or nil.
@@ -205,11 +149,6 @@ func (e *Engine) book(instrument uint32) *book {
 		return nil
 	}
 	return &e.books[instrument]
-}
-
-// hasLevel reports whether an order at price would find a level there.
-func (e *Engine) hasLevel(b *book, side Side, price int64) bool {
-	return e.store.find(b.half(side).root, keyOf(side, price)) != none
 }
 
 // price of a resting order.

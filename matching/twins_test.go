@@ -43,10 +43,18 @@ func newTwins(options matching.Options, instruments ...uint32) (*twins, error) {
 // apply gives both engines the command and compares every event, the whole book,
 // its levels, and the account that the events alone allow to be kept.
 func (w *twins) apply(cmd *matching.Command) ([]matching.Event, error) {
+	foreseen := w.fast.Check(cmd)
 	w.fastBuf = w.fast.Apply(cmd, w.fastBuf[:0])
 	w.naiveBuf = w.naive.Apply(cmd, w.naiveBuf[:0])
 	if !slices.Equal(w.fastBuf, w.naiveBuf) {
 		return nil, fmt.Errorf("%+v:\nfast  %+v\nnaive %+v", *cmd, w.fastBuf, w.naiveBuf)
+	}
+	refused := matching.ReasonNone
+	if w.naiveBuf[0].Kind == matching.Rejected {
+		refused = w.naiveBuf[0].Reason
+	}
+	if foreseen != refused {
+		return nil, fmt.Errorf("%+v: Check says %v, Apply %v", *cmd, foreseen, refused)
 	}
 	if err := w.compareBooks(); err != nil {
 		return nil, fmt.Errorf("after %+v: %w", *cmd, err)
