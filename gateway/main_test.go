@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
-	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -100,43 +97,17 @@ func TestFlagsOverrideEnvironmentOverrideFile(t *testing.T) {
 	}
 }
 
-// TestSignalStopsInOrder starts a process on free ports, waits for its ready line and stops it as an orchestrator does.
+// TestSignalStopsInOrder stops a process as an orchestrator does.
 func TestSignalStopsInOrder(t *testing.T) {
-	executable, err := os.Executable()
-	if err != nil {
+	p := startProcess(t, t.TempDir())
+	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command(executable, "--data", t.TempDir(), "--listen", "tcp=127.0.0.1:0", "--listen", "rest=127.0.0.1:0", "--listen", "grpc=127.0.0.1:0")
-	command.Env = append(os.Environ(), asGateway+"=1")
-	stderr, err := command.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var messages []string
-	for lines := bufio.NewScanner(stderr); lines.Scan(); {
-		var line struct {
-			Msg string `json:"msg"`
-		}
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			t.Fatalf("not a JSON log line: %s", lines.Text())
-		}
-		messages = append(messages, line.Msg)
-		if line.Msg == "ready" {
-			if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if _, err := io.Copy(io.Discard, stderr); err != nil {
-		t.Log(err)
-	}
-	if err := command.Wait(); err != nil {
+	messages := <-p.logged
+	if err := p.command.Wait(); err != nil {
 		t.Fatalf("exit: %v, log %q", err, messages)
 	}
-	if n := len(messages); n < 3 || messages[n-1] != "stopped" || messages[n-2] != "stopping" || messages[n-3] != "ready" {
-		t.Errorf("log %q", messages)
+	if want := []string{"stopping", "stopped"}; !slices.Equal(messages, want) {
+		t.Errorf("logged %q after ready, want %q", messages, want)
 	}
 }
