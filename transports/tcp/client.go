@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -24,14 +23,12 @@ import (
 type client struct {
 	socket    net.Conn
 	nc        net.Conn
-	raw       syscall.RawConn
 	remote    string
 	ack       wire.AckMessage
 	credit    bool
 	box       *outbox.Box
-	keepalive *time.Timer
+	timer     *time.Timer
 	interrupt func() // ends a blocked read
-	peekReady func(fd uintptr) bool
 
 	mu       sync.Mutex
 	refusal  *transports.Fault // of calls that come from now on; nil while the connection takes some
@@ -45,6 +42,7 @@ type client struct {
 	first    *exchange // waiting for credit, in order
 	final    *exchange
 	reading  bool      // somebody has the reader's role
+	answered bool      // the last read brought an answer
 	waiting  *exchange // who waits for somebody else's reading, the latest first
 
 	in   []byte // in[r:w] is read and not handled
@@ -154,7 +152,7 @@ func (c *client) do(ctx context.Context, call *transports.Call) error {
 	if e.state != done {
 		// The credit stays held until the answer comes; whoever reads it then forgets it.
 		e.call = nil
-		c.readForNobody()
+		c.watch()
 		c.mu.Unlock()
 		return transports.InDoubt(pb.Reason_REASON_DEADLINE_EXCEEDED, err, "the request ended before its answer came; the same id again tells what became of it")
 	}
@@ -174,9 +172,6 @@ func overBefore(reason pb.Reason, cause error, message string) *transports.Fault
 
 // acquire waits in turn until e's cost is covered. Called with the lock.
 func (c *client) acquire(ctx context.Context, e *exchange) error {
-	if c.refusal == nil && !c.reading && len(c.inFlight) == 0 {
-		c.peek()
-	}
 	if c.refusal != nil {
 		return c.refusal
 	}
@@ -323,7 +318,7 @@ func (c *client) failLocked(why *transports.Fault) {
 		c.refusal = overBefore(why.Reason, why.Err, why.Message)
 		c.refusal.RetryAfter = why.RetryAfter
 	}
-	c.keepalive.Stop()
+	c.timer.Stop()
 	c.box.Die(outbox.ErrClosed)
 	_ = c.socket.Close() // may be open still, see StayOpen; there is nothing left to lose on it
 	offered := c.box.Offered()
@@ -358,26 +353,38 @@ func (e *exchange) finish(fault *transports.Fault) {
 	e.signal()
 }
 
+// watchAfter is how long a client is silent before somebody reads for it all the same.
+const watchAfter = time.Second
+
 // pingAfter is how long the sending side may be silent before it shows that it is there: a third of the time after which the gateway closes.
 func (c *client) pingAfter() time.Duration { return max(c.ack.IdleTimeout/3, 10*time.Millisecond) }
 
-// ping runs on the timer's goroutine.
-func (c *client) ping() {
+// tick is how long until the timer has to look again. Called with the lock.
+func (c *client) tick() time.Duration {
+	if c.reading {
+		return max(c.pingAfter()-time.Since(c.lastUse), 10*time.Millisecond)
+	}
+	return min(watchAfter, c.pingAfter())
+}
+
+// look runs on the timer's goroutine: it starts the watcher of an idle connection and keeps it alive.
+func (c *client) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.refusal != nil {
 		return
 	}
 	silent := time.Since(c.lastUse)
-	if wait := c.pingAfter() - silent; wait > 0 {
-		c.keepalive.Reset(wait)
-		return
+	if silent >= min(watchAfter, c.pingAfter()) && len(c.inFlight) == 0 {
+		c.watch()
 	}
-	if room := c.box.Begin(wire.HeaderSize); room != nil {
-		wire.Header{Type: wire.Ping, Aux: c.used}.Put(room)
-		c.box.EndControl(wire.HeaderSize)
-		c.box.Flush()
-		c.keepalive.Reset(c.pingAfter())
+	if silent >= c.pingAfter() {
+		if room := c.box.Begin(wire.HeaderSize); room != nil {
+			wire.Header{Type: wire.Ping, Aux: c.used}.Put(room)
+			c.box.EndControl(wire.HeaderSize)
+			c.box.Flush()
+		}
+		c.lastUse = time.Now()
 	}
-	c.lastUse = time.Now()
+	c.timer.Reset(c.tick())
 }

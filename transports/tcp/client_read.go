@@ -13,7 +13,6 @@ import (
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/internal/hotcodec"
-	"tailgate/transports/tcp/internal/outbox"
 	"tailgate/transports/tcp/internal/wire"
 )
 
@@ -80,9 +79,10 @@ func (c *client) leave(e *exchange) {
 	e.listed, e.prev, e.succ = false, nil, nil
 }
 
-// readForNobody reads, on a goroutine of its own, the answers whose callers have left, where no caller waits who would: they hold credit, and the
-// gateway must not take this client for one that does not read. Called with the lock.
-func (c *client) readForNobody() {
+// watch starts a goroutine that reads while no caller does: it takes the answers whose callers have left, since they hold credit and the gateway must
+// not take this client for one that does not read; and it notices what the gateway says to an idle client, above all that it goes away, so that the
+// next request is provably not processed. Its first answer ends it, so that a caller alone reads for itself again. Called with the lock.
+func (c *client) watch() {
 	if c.reading || c.waiting != nil || c.broken {
 		return
 	}
@@ -92,12 +92,15 @@ func (c *client) readForNobody() {
 		c.mu.Lock()
 		c.reading = false
 		c.handOn()
+		if c.refusal == nil {
+			c.timer.Reset(c.tick())
+		}
 		c.mu.Unlock()
 	}()
 }
 
-// read handles frames until e has come to the given state (with nil: until nothing is in flight), the context ends or the connection does. The
-// caller has the reader's role and not the lock.
+// read handles frames until e has come to the given state, the context ends or the connection does; with nil, which is the watcher, until an answer has
+// come and either nothing is in flight or a caller can go on reading. The caller has the reader's role and not the lock.
 func (c *client) read(ctx context.Context, e *exchange, until state) {
 	if ctx.Done() != nil {
 		// A late call of interrupt, when this reader has left, only makes the next one look around.
@@ -108,11 +111,17 @@ func (c *client) read(ctx context.Context, e *exchange, until state) {
 		if n > 0 {
 			c.w += n
 			c.mu.Lock()
+			c.answered = false
 			fault := c.frames(e)
 			if fault != nil {
 				c.failLocked(fault)
 			}
-			over := c.broken || e != nil && e.state >= until || e == nil && len(c.inFlight) == 0
+			over := c.broken
+			if e != nil {
+				over = over || e.state >= until
+			} else {
+				over = over || c.answered && (len(c.inFlight) == 0 || c.waiting != nil)
+			}
 			c.mu.Unlock()
 			if over {
 				return
@@ -144,38 +153,6 @@ func (c *client) lost(err error) *transports.Fault {
 // violation is a peer that does not keep the protocol.
 func (c *client) violation(format string, args ...any) *transports.Fault {
 	return transports.InDoubt(pb.Reason_REASON_CONNECTION_LOST, nil, "%s does not keep the protocol: %s", c.remote, fmt.Sprintf(format, args...))
-}
-
-// peek notices, before a request is sent, what the gateway said while nobody was reading, above all that it has closed: the request then is provably
-// not processed. It costs a system call, so it is made only after a second of silence. Called with the lock, with nobody reading.
-func (c *client) peek() {
-	if c.raw == nil || time.Since(c.lastUse) < time.Second {
-		return
-	}
-	before := c.w
-	err := c.raw.Read(c.peekReady)
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded): // left by a caller whose context ended
-		_ = c.socket.SetReadDeadline(time.Time{})
-	case err != nil:
-		c.failLocked(c.lost(err))
-	case c.w > before:
-		if fault := c.frames(nil); fault != nil {
-			c.failLocked(fault)
-		}
-	}
-}
-
-func (c *client) peekNow(fd uintptr) bool {
-	n, again, err := outbox.TryRead(fd, c.in[c.w:])
-	c.w += n
-	if n == 0 && !again {
-		if err == nil {
-			err = io.EOF
-		}
-		c.failLocked(c.lost(err))
-	}
-	return true
 }
 
 // frames handles every whole frame that is read. self is the reader's own call, which need not be woken. A fault is fatal. Called with the lock.
@@ -245,6 +222,7 @@ func (c *client) frame(h wire.Header, payload []byte, self *exchange) *transport
 	case wire.Response, wire.Reject:
 		e := c.inFlight[h.Correlation]
 		delete(c.inFlight, h.Correlation)
+		c.answered = true
 		c.grant(h.Credit)
 		if e.call == nil { // its caller has left; its messages are not ours any more
 			recycle(e)

@@ -120,6 +120,7 @@ func (c *conn) handshake() error {
 		c.session = session
 	}
 	if fault != nil {
+		_ = c.socket.SetWriteDeadline(time.Now().Add(limit)) // the first one may be over, and that may be what has to be said
 		if _, err := c.nc.Write(errorFrame(fault, 0)); err == nil {
 			linger(c.nc, make([]byte, 512))
 		}
@@ -140,8 +141,9 @@ func (c *conn) handshake() error {
 	}
 	// No deadline for writes: the box sets its own while it needs one.
 	_ = c.socket.SetDeadline(time.Time{})
+	c.raw = outbox.Raw(c.nc)
 	c.box = outbox.New(outbox.Config{
-		Pool: &c.server.pool, Conn: c.nc, Limit: 2 * c.server.largestAnswer, WriteTimeout: c.server.limits.WriteTimeout,
+		Pool: &c.server.pool, Conn: c.nc, Raw: c.raw, Limit: 2 * c.server.largestAnswer, WriteTimeout: c.server.limits.WriteTimeout,
 		Granted: c.used + c.server.floor,
 		OnDeath: func(reason error) {
 			if !errors.Is(reason, outbox.ErrClosed) {
@@ -149,7 +151,6 @@ func (c *conn) handshake() error {
 			}
 		},
 	})
-	c.raw = outbox.Raw(c.nc)
 	c.readReady = c.readNow
 	c.borrow, c.lastFrame = readSize, transports.Now()
 	return nil
@@ -235,7 +236,7 @@ func (c *conn) why(err error) []byte {
 		c.log.Warn("tcp: connection closed", "reason", "it ended within a frame", "bytes", partial)
 		return nil
 	default:
-		c.log.Warn("tcp: connection closed", "reason", err)
+		c.log.Warn("tcp: connection closed", "reason", err, "bytes", partial)
 		return nil
 	}
 }

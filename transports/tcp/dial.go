@@ -95,18 +95,17 @@ func shake(ctx context.Context, socket net.Conn, config transports.DialConfig, l
 		return nil, fmt.Errorf("the gateway does not offer flow %q", flow)
 	}
 	c := &client{
-		socket: socket, nc: nc, raw: outbox.Raw(nc), remote: config.Address, ack: ack, credit: flow == flowCredit,
+		socket: socket, nc: nc, remote: config.Address, ack: ack, credit: flow == flowCredit,
 		granted: h.Credit, used: h.Aux, next: firstCounter, lastUse: time.Now(),
 		inFlight: make(map[uint32]*exchange), in: make([]byte, readSize),
 	}
 	c.interrupt = func() { _ = c.socket.SetReadDeadline(aLongTimeAgo) }
-	c.peekReady = c.peekNow
 	c.box = outbox.New(outbox.Config{
-		Pool: &clientBuffers, Conn: nc, Limit: 1<<64 - 1, // bounded by what the callers hold in memory already
+		Pool: &clientBuffers, Conn: nc, Raw: outbox.Raw(nc), Limit: 1<<64 - 1, // bounded by what the callers hold in memory already
 		WriteTimeout: limits.WriteTimeout, StayOpen: true,
 	})
 	c.mu.Lock() // it may fire before it is assigned
-	c.keepalive = time.AfterFunc(c.pingAfter(), c.ping)
+	c.timer = time.AfterFunc(c.tick(), c.look)
 	c.mu.Unlock()
 	return c, nil
 }

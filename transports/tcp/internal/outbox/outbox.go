@@ -76,14 +76,15 @@ type Box struct {
 	writeMore func(fd uintptr) bool
 }
 
-// Config is what a box needs. All fields but OnDeath are required.
+// Config is what a box needs. All fields but Raw, OnDeath and StayOpen are required.
 type Config struct {
 	Pool         *Pool
 	Conn         net.Conn
-	Limit        uint64        // most bytes released and not taken by the kernel; beyond it the peer is a slow reader
-	WriteTimeout time.Duration // without any byte taken while some are due
-	Granted      uint32        // credit announced so far
-	OnDeath      func(error)   // why the connection was given up; may be called on any goroutine
+	Raw          syscall.RawConn // for writes that do not block, see [Raw]; nil = a goroutine writes, blocking
+	Limit        uint64          // most bytes released and not taken by the kernel; beyond it the peer is a slow reader
+	WriteTimeout time.Duration   // without any byte taken while some are due
+	Granted      uint32          // credit announced so far
+	OnDeath      func(error)     // why the connection was given up; may be called on any goroutine
 	// StayOpen leaves the socket open when a write fails because the peer is gone, so that what the peer said before can still be read. The owner
 	// closes it.
 	StayOpen bool
@@ -92,7 +93,7 @@ type Config struct {
 // New returns an empty box. Without a raw socket it starts the writer goroutine, which ends when the box is finished or dead.
 func New(config Config) *Box {
 	b := &Box{
-		pool: config.Pool, conn: config.Conn, socket: config.Conn, raw: Raw(config.Conn), limit: config.Limit,
+		pool: config.Pool, conn: config.Conn, socket: config.Conn, raw: config.Raw, limit: config.Limit,
 		writeTimeout: config.WriteTimeout, onDeath: config.OnDeath, stayOpen: config.StayOpen, done: make(chan struct{}),
 	}
 	if below, ok := config.Conn.(interface{ NetConn() net.Conn }); ok {

@@ -1,0 +1,128 @@
+package tcp
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+	"tailgate/transports/tcp/internal/outbox"
+	"tailgate/transports/tcp/internal/wire"
+)
+
+// nullSession acknowledges and echoes, and releases inside Commit.
+type nullSession struct{}
+
+func (nullSession) Handle(_ context.Context, x *transports.Exchange) error {
+	request, response := x.Request.(*pb.SubmitOrderRequest), x.Response.(*pb.SubmitOrderResponse)
+	response.ClientOrderId, response.ClientTag = request.ClientOrderId, request.ClientTag
+	response.Status, response.Quantity = pb.OrderStatus_ORDER_STATUS_ACCEPTED, request.Quantity
+	response.OrderId, response.Sequence, response.ReceivedNs = 7, 9, uint64(x.ReceivedNs)
+	return nil
+}
+func (nullSession) Commit(r transports.Releaser, mark uint64) { r.Release(mark, nil) }
+func (nullSession) Close()                                    {}
+
+// path is a server connection without a socket: bytes are put into its in-buffer, and what it sends goes to /dev/null.
+func path(t testing.TB) *conn {
+	t.Helper()
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := null.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := net.Pipe()
+	t.Cleanup(func() { _, _, _ = null.Close(), near.Close(), far.Close() })
+	s := &server{limits: transports.Limits{}.WithDefaults(), model: wire.Model(), log: slog.New(slog.DiscardHandler), ctx: context.Background()}
+	largest, floor := s.model.Largest(uint32(s.limits.MaxRequestBytes))
+	s.floor, s.largestAnswer = floor, largest+wire.HeaderSize
+	c := newConn(s, near)
+	c.session, c.credit, c.maxPayload = nullSession{}, true, 1<<32-1
+	c.used, c.borrow = firstCounter, readSize
+	c.box = outbox.New(outbox.Config{
+		Pool: &s.pool, Conn: near, Raw: raw, Limit: 2 * s.largestAnswer, WriteTimeout: s.limits.WriteTimeout, Granted: c.used + floor,
+	})
+	return c
+}
+
+// requests is n REQUEST frames of an order of about size bytes, from correlation id first on.
+func requests(t testing.TB, first uint32, n, size int) []byte {
+	t.Helper()
+	order := &pb.SubmitOrderRequest{
+		ClientOrderId: "order-000001", Symbol: "TG.A", Side: pb.Side_SIDE_BUY, Type: pb.OrderType_ORDER_TYPE_LIMIT,
+		TimeInForce: pb.TimeInForce_TIME_IN_FORCE_GTC, Quantity: 10, Price: 100,
+	}
+	order.ClientTag = make([]byte, max(0, size-proto.Size(order)-3))
+	payload, err := proto.Marshal(order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b []byte
+	for i := range n {
+		b = append(b, wire.Frame(wire.Header{Type: wire.Request, Code: uint16(transports.SubmitOrder), Correlation: first + uint32(i)}, payload)...)
+	}
+	return b
+}
+
+// feed does what fill and process do with frames that came in one read.
+func feed(t testing.TB, c *conn, frames []byte) {
+	c.borrow = max(c.borrow, len(frames))
+	c.lend()
+	c.w += copy(c.in.B[c.w:], frames)
+	c.exchange.ReceivedNs = transports.Now()
+	if last, ok := c.process(); !ok {
+		t.Fatalf("the connection ended: %q", last)
+	}
+}
+
+// renumber moves the correlation ids of n frames of the same length on.
+func renumber(frames []byte, n int, first uint32) {
+	for i := range n {
+		at := i * (len(frames) / n)
+		h := wire.Parse(frames[at:])
+		h.Correlation = first + uint32(i)
+		h.Put(frames[at:])
+	}
+}
+
+func TestServerPathDoesNotAllocate(t *testing.T) {
+	for _, size := range []int{64, 64 << 10} {
+		c := path(t)
+		frames := requests(t, 0, 1, size)
+		run := func() {
+			renumber(frames, 1, c.last+1)
+			feed(t, c, frames)
+		}
+		run()
+		if n := testing.AllocsPerRun(1000, run); n != 0 {
+			t.Errorf("%d bytes: %v allocations a request, want 0", size, n)
+		}
+	}
+}
+
+// BenchmarkServerPath is everything the server does for a request but the two system calls on a socket (the write goes to /dev/null).
+func BenchmarkServerPath(b *testing.B) {
+	for _, size := range []int{64, 64 << 10} {
+		for _, batch := range []int{1, 16} {
+			b.Run(fmt.Sprintf("%d/batch=%d", size, batch), func(b *testing.B) {
+				c := path(b)
+				frames := requests(b, 0, batch, size)
+				b.ReportAllocs()
+				for b.Loop() {
+					renumber(frames, batch, c.last+1)
+					feed(b, c, frames)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/request")
+			})
+		}
+	}
+}
