@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -202,10 +203,13 @@ func TestFaults(t *testing.T) {
 		for _, kind := range kinds {
 			for _, lasting := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%v/%s/lasting=%v", mode, kind.name, lasting), func(t *testing.T) {
+					var base *memFS
+					h := newHistory()
+					synctest.Test(t, func(t *testing.T) { base = tornLog(t, mode, h) })
 					reached := true
 					for k := 1; reached && !t.Failed(); k++ {
 						synctest.Test(t, func(t *testing.T) {
-							reached = faultAt(t, mode, k, kind.err, lasting)
+							reached = faultAt(t, base.killed(nil, 0), mode, h.entries, k, kind.err, lasting)
 						})
 					}
 				})
@@ -214,29 +218,31 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// faultAt reports whether the process came as far as call k.
-func faultAt(t *testing.T, mode journal.SyncMode, k int, fail error, lasting bool) (reached bool) {
-	rng := rand.New(rand.NewPCG(4, uint64(k)))
-	// A log with a torn tail, so that recovery has something to do.
-	fs, h := newMemFS(), newHistory()
+// tornLog returns a log with a torn tail, so that recovery has something to do.
+func tornLog(t *testing.T, mode journal.SyncMode, h *history) *memFS {
+	fs := newMemFS()
 	if err := play(fs, memOptions(nil, mode), h); err != nil {
 		t.Fatal(err)
 	}
-	last := fs.segments()[len(fs.segments())-1]
-	data := fs.content(last)
-	end := len(bytes.TrimRight(data, "\x00"))
-	copy(data[end+9:], "torn")
-	entries, _ := h.snapshot()
-	fs.calls = 0
+	segments := fs.segments()
+	data := fs.content(segments[len(segments)-1])
+	copy(data[len(bytes.TrimRight(data, "\x00"))+9:], "torn")
+	return fs
+}
 
-	h = newHistory()
-	h.entries = entries
+// faultAt opens the log in fs, fails call k, and reports whether it was reached.
+func faultAt(t *testing.T, fs *memFS, mode journal.SyncMode, entries []journal.Entry, k int, fail error, lasting bool) (reached bool) {
+	var hit atomic.Bool
+	rng := rand.New(rand.NewPCG(4, uint64(k)))
+
+	h := newHistory()
+	h.entries = slices.Clone(entries)
 	h.acked = uint64(len(entries))
 	fs.intercept(func(c call) *fault {
 		if c.n < k || c.n > k && !lasting {
 			return nil
 		}
-		reached = true
+		hit.Store(true)
 		kept := 0
 		if c.op == "write" {
 			kept = rng.IntN(len(c.data))
@@ -261,5 +267,5 @@ func faultAt(t *testing.T, mode journal.SyncMode, k int, fail error, lasting boo
 	if t.Failed() {
 		t.Fatalf("with %v at call %d", fail, k)
 	}
-	return reached
+	return hit.Load()
 }

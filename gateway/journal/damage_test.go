@@ -58,8 +58,8 @@ func TestTruncation(t *testing.T) {
 			t.Run(mode.String()+"/"+how, func(t *testing.T) {
 				fs, entries, starts := smallLog(t, mode, false)
 				path := fs.segments()[0]
-				whole := bytes.Clone(fs.content(path))
-				for at := range starts[len(starts)-1] + 10 {
+				whole := bytes.Clone(fs.content(path)[:starts[len(starts)-1]+10])
+				for at := range whole {
 					data := bytes.Clone(whole)
 					if how == "cut" {
 						data = data[:at]
@@ -99,6 +99,9 @@ func TestTruncation(t *testing.T) {
 					if err := j.Close(); err != nil {
 						t.Fatal(err)
 					}
+					if at%5 != 0 && at > segmentHeader && at != starts[keep] {
+						continue // going on is the same work for each; a fifth of them shows it
+					}
 					j, again, report := open(t, memOptions(fs, mode))
 					if err := errors.Join(equal(again, h.entries), j.Close()); err != nil || report.Torn != nil {
 						t.Fatalf("%s at byte %d, reopened: %v, %v", how, at, err, report)
@@ -121,8 +124,8 @@ func TestFlippedByte(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				fs, entries, starts := smallLog(t, mode, closed)
 				path := fs.segments()[0]
-				whole := bytes.Clone(fs.content(path))
-				end := len(bytes.TrimRight(whole, "\x00"))
+				end := len(bytes.TrimRight(fs.content(path), "\x00"))
+				whole := bytes.Clone(fs.content(path)[:end+100])
 				// Behind the last record nothing proves it, unless there is a close mark.
 				proven := starts[len(starts)-2]
 				if closed {

@@ -1,0 +1,22 @@
+package journal
+
+// EncodeSegment returns a segment from LSN 1 with the given payloads and a known
+// salt, and EncodeRecord a record of it, for tests that need what the public door
+// does not write.
+func EncodeSegment(mode SyncMode, payloads ...[]byte) []byte {
+	b := make([]byte, segmentHeaderBytes)
+	segmentHeader{mode: mode, salt: testSalt, firstLSN: 1}.put(b)
+	for i, p := range payloads {
+		b = append(b, EncodeRecord(uint64(i+1), 0, p)...)
+	}
+	return b
+}
+
+// EncodeRecord: see EncodeSegment.
+func EncodeRecord(lsn, durable uint64, payload []byte) []byte {
+	b := make([]byte, recordHeaderBytes+len(payload))
+	putRecord(b, testSalt, &record{kind: kindEntry, lsn: lsn, durable: durable, payload: payload})
+	return b
+}
+
+const testSalt = 7
