@@ -2,7 +2,10 @@ package rest
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -13,6 +16,7 @@ type conn struct {
 	net.Conn
 	onClose func()
 	closed  atomic.Bool
+	spoken  atomic.Bool // whether this side has written anything yet
 
 	// state goes armed -> written by the first write, or armed -> barred by a caller that gives up. Exactly one wins, so
 	// that "nothing was sent" is a fact and not a reading of two clocks. Before the first request, during the TLS handshake, it is
@@ -36,8 +40,21 @@ func (c *conn) arm() { c.state.Store(armed) }
 // bar keeps the request from being written, and reports whether that was in time: then no byte of it left, nor will.
 func (c *conn) bar() bool { return c.state.CompareAndSwap(armed, barred) }
 
+// Read implements net.Conn. A peer that speaks before it is spoken to is no HTTP server; the error says what it said, where net/http
+// would only find the connection unusable.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && !c.spoken.Load() {
+		return 0, fmt.Errorf("%s is no HTTP server: it spoke first, with %q", c.RemoteAddr(), p[:min(n, 64)])
+	}
+	return n, err
+}
+
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
+	if !c.spoken.Load() {
+		c.spoken.Store(true)
+	}
 	switch c.state.Load() {
 	case armed:
 		c.firstWrite.Store(int64(time.Since(c.base)))
@@ -48,6 +65,17 @@ func (c *conn) Write(p []byte) (int, error) {
 		return 0, errBarred
 	}
 	return c.Conn.Write(p)
+}
+
+// copyBuffers are for ReadFrom.
+var copyBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
+// ReadFrom implements io.ReaderFrom. net/http sends what passes its own buffer of 4 KiB by io.Copy, which without this would
+// allocate 32 KiB for each large request.
+func (c *conn) ReadFrom(r io.Reader) (int64, error) {
+	buffer := copyBuffers.Get().(*[64 << 10]byte)
+	defer copyBuffers.Put(buffer)
+	return io.CopyBuffer(struct{ io.Writer }{c}, r, buffer[:])
 }
 
 // first is when the first byte of the request was handed to the kernel, zero where none was.

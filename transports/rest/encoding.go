@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports/internal/hotcodec"
 	"tailgate/transports/internal/outcome"
 )
 
@@ -19,7 +21,7 @@ type encoding struct {
 	contentType  string
 	header       []string // contentType as a header value, shared by all answers, never changed
 	appendTo     func(b []byte, m proto.Message) ([]byte, error)
-	readRequest  func(b []byte, m proto.Message) error // the error is a *Fault
+	readRequest  func(b []byte, m proto.Message) error // m may point into b afterwards; the error is a *Fault
 	readResponse func(b []byte, m proto.Message) error
 	// maxBytes is what a message of so many bytes in protobuf has at most.
 	maxBytes func(protobufBytes int) int
@@ -35,7 +37,13 @@ var protobuf = &encoding{
 	name: "protobuf", contentType: protobufType, header: []string{protobufType},
 	appendTo: proto.MarshalOptions{}.MarshalAppend,
 	readRequest: func(b []byte, m proto.Message) error {
-		if err := proto.Unmarshal(b, m); err != nil {
+		var err error
+		if order, ok := m.(*pb.SubmitOrderRequest); ok { // does not copy the tag
+			err = hotcodec.DecodeSubmitOrderRequest(b, order)
+		} else {
+			err = proto.Unmarshal(b, m)
+		}
+		if err != nil {
 			return outcome.NotDecoded(m, err)
 		}
 		return nil

@@ -55,14 +55,24 @@ func (g *Gateway) Requests() []proto.Message {
 	return append([]proto.Message(nil), g.requests...)
 }
 
+// Take returns what Requests does, and forgets it.
+func (g *Gateway) Take() []proto.Message {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	taken := g.requests
+	g.requests = nil
+	return taken
+}
+
 type session struct{ gateway *Gateway }
 
 // Handle implements transports.Session.
 func (s *session) Handle(ctx context.Context, x *transports.Exchange) error {
 	g := s.gateway
 	if x.Operation != transports.ListInstruments {
+		kept := deepCopy(x.Request)
 		g.mu.Lock()
-		g.requests = append(g.requests, proto.Clone(x.Request))
+		g.requests = append(g.requests, kept)
 		g.mu.Unlock()
 	}
 	if g.OnHandle != nil {
@@ -70,6 +80,19 @@ func (s *session) Handle(ctx context.Context, x *transports.Exchange) error {
 	}
 	g.Answer(x)
 	return nil
+}
+
+// deepCopy is a copy that shares nothing: proto.Clone shares the memory of strings, which is the transport's.
+func deepCopy(m proto.Message) proto.Message {
+	fresh := m.ProtoReflect().New().Interface()
+	b, err := proto.Marshal(m)
+	if err == nil {
+		err = proto.Unmarshal(b, fresh)
+	}
+	if err != nil {
+		panic(err) // the transport has decoded it just now
+	}
+	return fresh
 }
 
 // Commit implements transports.Session.

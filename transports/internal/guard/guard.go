@@ -83,6 +83,7 @@ func (l *Listener) forget(c *Conn) {
 	delete(l.open, c)
 	if c.surplus {
 		l.surplus--
+		c.expiry.Stop()
 	}
 }
 
@@ -116,7 +117,7 @@ type Conn struct {
 	listener *Listener
 	address  *Addr
 	surplus  bool
-	expiry   *time.Timer // only of a surplus connection
+	expiry   *time.Timer // only of a surplus connection; guarded by the listener's lock, since it may fire at once
 	used     atomic.Bool
 	closed   sync.Once
 }
@@ -174,11 +175,6 @@ func (c *Conn) Write(p []byte) (int, error) {
 // Close implements net.Conn and gives the place free.
 func (c *Conn) Close() error {
 	err := c.Conn.Close()
-	c.closed.Do(func() {
-		if c.expiry != nil {
-			c.expiry.Stop()
-		}
-		c.listener.forget(c)
-	})
+	c.closed.Do(func() { c.listener.forget(c) })
 	return err
 }

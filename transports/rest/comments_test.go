@@ -1,0 +1,46 @@
+package rest
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	pb "tailgate/proto/gen/orderentry/v1"
+)
+
+// TestDescriptionsAreTheContractsComments gives the generator descriptors that carry comments, which those in Go code do not.
+func TestDescriptionsAreTheContractsComments(t *testing.T) {
+	file := protodesc.ToFileDescriptorProto(pb.File_orderentry_v1_order_entry_proto)
+	// Paths are field numbers of FileDescriptorProto: message_type 4, service 6, method 2, field 2.
+	for _, c := range []struct {
+		path []int32
+		text string
+	}{
+		{[]int32{6, 0}, " The service.\n"},
+		{[]int32{6, 0, 2, 0}, " Enters\n an order.\n"},
+		{[]int32{4, 0, 2, 0}, " The id.\n"},
+	} {
+		file.SourceCodeInfo = &descriptorpb.SourceCodeInfo{Location: append(file.GetSourceCodeInfo().GetLocation(),
+			&descriptorpb.SourceCodeInfo_Location{Path: c.path, Span: []int32{0, 0, 0}, LeadingComments: proto.String(c.text)})}
+	}
+	rich, err := protodesc.NewFile(file, protoregistry.GlobalFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := rich.Services().Get(0)
+	if got := described(object{}, service.Methods().Get(0))["description"]; got != "Enters an order." {
+		t.Errorf("of the method: %v", got)
+	}
+	if got := described(object{}, service)["description"]; got != "The service." {
+		t.Errorf("of the service: %v", got)
+	}
+	schema := &schemas{made: object{}}
+	schema.message(rich.Messages().Get(0))
+	made := schema.made["SubmitOrderRequest"].(object)
+	if got := made["properties"].(object)["client_order_id"].(object)["description"]; got != "The id." {
+		t.Errorf("of the field: %v", got)
+	}
+}

@@ -1,0 +1,67 @@
+package rest
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"tailgate/transports"
+)
+
+// NewHandler is the server without sockets, for benchmarks and fuzzing.
+func NewHandler(gateway transports.Gateway, limits transports.Limits) http.Handler {
+	return newHandler(gateway, limits.WithDefaults(), nil)
+}
+
+// CheckURLRoundTrip fills the fields that each route has in its URL, writes the URL as the client does, and reads it as the server does.
+func CheckURLRoundTrip(text string, number uint32, enum int32) error {
+	if !utf8.ValidString(text) {
+		return nil // no message of the contract holds it
+	}
+	for _, r := range routes.routes {
+		if r.operation == 0 {
+			continue
+		}
+		request := r.operation.NewRequest()
+		m := request.ProtoReflect()
+		fill := append([]protoreflect.FieldDescriptor(nil), r.query...)
+		if r.variable != nil {
+			fill = append(fill, r.variable)
+		}
+		for _, f := range fill {
+			switch f.Kind() {
+			case protoreflect.StringKind:
+				m.Set(f, protoreflect.ValueOfString(text))
+			case protoreflect.Uint32Kind:
+				m.Set(f, protoreflect.ValueOfUint32(number))
+			case protoreflect.EnumKind:
+				m.Set(f, protoreflect.ValueOfEnum(protoreflect.EnumNumber(enum)))
+			}
+		}
+		path, escaped, query := r.location(request)
+		written := (&url.URL{Scheme: "http", Host: "x", Path: path, RawPath: escaped, RawQuery: query}).String()
+		parsed, err := url.ParseRequestURI(written)
+		if err != nil {
+			return fmt.Errorf("%s: %w", written, err)
+		}
+		found, value, _ := routes.match(r.method, parsed)
+		if found != r {
+			return fmt.Errorf("%s %s leads to another route", r.method, written)
+		}
+		back := r.operation.NewRequest()
+		if err := r.readQuery(parsed.RawQuery, back); err != nil {
+			return fmt.Errorf("%s: %w", written, err)
+		}
+		if err := r.readPath(value, back); err != nil {
+			return fmt.Errorf("%s: %w", written, err)
+		}
+		if !proto.Equal(back, request) {
+			return fmt.Errorf("%s: wrote %v, read %v", written, request, back)
+		}
+	}
+	return nil
+}
