@@ -48,11 +48,11 @@ func verify(request, response proto.Message, started, ended int64) error {
 		}
 		return cmp.Or(verifyAck(r), verifyStamps(r, started, ended))
 	case *pb.GetOrderRequest:
-		if got := response.(*pb.GetOrderResponse).GetOrder(); got.GetClientOrderId() != q.GetClientOrderId() {
+		got := response.(*pb.GetOrderResponse).GetOrder()
+		if got.GetClientOrderId() != q.GetClientOrderId() {
 			return fmt.Errorf("the answer is order %q", got.GetClientOrderId())
-		} else {
-			return verifyOrder(got)
 		}
+		return verifyOrder(got)
 	case *pb.ListOrdersRequest:
 		list := response.(*pb.ListOrdersResponse).GetOrders()
 		if size := cmp.Or(int(q.GetPageSize()), 100); len(list) > size {

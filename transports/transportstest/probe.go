@@ -2,6 +2,7 @@ package transportstest
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -77,11 +78,7 @@ func (p *probe) fail(key string, err error) {
 func (p *probe) handledOrders() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	copied := make(map[string]int, len(p.handled))
-	for id, n := range p.handled {
-		copied[id] = n
-	}
-	return copied
+	return maps.Clone(p.handled)
 }
 
 func (p *probe) openSessions() int {

@@ -18,3 +18,8 @@ func TestMemory(t *testing.T) {
 		t.Errorf("the table has %d rows, want those of every compared case", len(table.Rows))
 	}
 }
+
+// TestTogether runs two networks side by side over one gateway.
+func TestTogether(t *testing.T) {
+	transportstest.RunTogether(t, []transports.Transport{memory.Transport(), memory.Transport()}, newGateway)
+}
