@@ -57,4 +57,3 @@ func FuzzSegmentHeader(f *testing.F) {
 		}
 	})
 }
-
