@@ -1,12 +1,17 @@
 package grpc_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
-	"google.golang.org/protobuf/proto"
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
@@ -53,76 +58,104 @@ func dial(t testing.TB, server transports.Server, config transports.DialConfig) 
 	return client
 }
 
-// call makes the Call for a request.
-func call(op transports.Operation, request proto.Message) *transports.Call {
-	return &transports.Call{Operation: op, Request: request, Response: op.NewResponse()}
-}
-
-func order(id string, tag []byte) *pb.SubmitOrderRequest {
-	return &pb.SubmitOrderRequest{
-		ClientOrderId: id, Symbol: "DEMO", Side: pb.Side_SIDE_BUY, Type: pb.OrderType_ORDER_TYPE_LIMIT,
-		TimeInForce: pb.TimeInForce_TIME_IN_FORCE_GTC, Quantity: 5, Price: 100, ClientTag: tag,
+// checkFault checks what a call ended with.
+func checkFault(t *testing.T, err error, reason pb.Reason, outcome pb.Outcome) {
+	t.Helper()
+	fault, ok := errors.AsType[*transports.Fault](err)
+	if !ok || fault.Reason != reason || fault.Outcome != outcome {
+		t.Errorf("the call ended with %v (%+v), want %v, %v", err, fault, reason, outcome)
 	}
-}
-
-// requests has one request of each operation, with every field set that the fake gateway repeats.
-var requests = map[transports.Operation]proto.Message{
-	transports.SubmitOrder:     order("order-1", []byte{0, 1, 0xFF}),
-	transports.ReplaceOrder:    &pb.ReplaceOrderRequest{RequestId: "r-1", ClientOrderId: "order-1", Quantity: 1 << 62, Price: -1 << 60},
-	transports.CancelOrder:     &pb.CancelOrderRequest{RequestId: "r-2", ClientOrderId: "order-1"},
-	transports.MassCancel:      &pb.MassCancelRequest{RequestId: "r-3", Symbol: "DE.MO", Side: pb.Side_SIDE_SELL},
-	transports.CancelAllAfter:  &pb.CancelAllAfterRequest{TimeoutMs: 5000},
-	transports.GetOrder:        &pb.GetOrderRequest{ClientOrderId: "order-1"},
-	transports.ListOrders:      &pb.ListOrdersRequest{State: pb.ListOrdersState_LIST_ORDERS_STATE_ALL, PageSize: 7, PageToken: "a b&c=%"},
-	transports.GetBook:         &pb.GetBookRequest{Symbol: "DE-MO.1", Depth: 20},
-	transports.ListInstruments: &pb.ListInstrumentsRequest{},
 }
 
 func TestEveryOperationGoesThereAndBack(t *testing.T) {
+	gateway := &fake.Gateway{}
+	client := dial(t, listen(t, gateway, transports.ListenConfig{}), transports.DialConfig{})
 	for _, op := range transports.Operations() {
-		t.Run(op.String(), func(t *testing.T) {
-			var seen proto.Message
-			gateway := &fake.Gateway{}
-			gateway.OnHandle = func(_ context.Context, x *transports.Exchange) error {
-				if x.Operation == op {
-					seen = proto.Clone(x.Request)
-				}
-				if x.ReceivedNs == 0 {
-					t.Error("ReceivedNs is not set")
-				}
-				gateway.Answer(x)
-				return nil
-			}
-			client := dial(t, listen(t, gateway, transports.ListenConfig{}), transports.DialConfig{})
-			c := call(op, requests[op])
-			if err := client.Do(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
-			if !proto.Equal(seen, requests[op]) {
-				t.Errorf("the gateway saw\n%v\nwant\n%v", seen, requests[op])
-			}
-			want := transports.Exchange{Operation: op, Request: requests[op], Response: op.NewResponse()}
-			(&fake.Gateway{}).Answer(&want)
-			transports.StampSent(want.Response, 0)
-			checkStamps(t, c.Response)
-			if !proto.Equal(c.Response, want.Response) {
-				t.Errorf("the client got\n%v\nwant\n%v", c.Response, want.Response)
-			}
-		})
+		fake.CheckThereAndBack(t, gateway, client, op)
+	}
+	if open := gateway.Sessions(); open != 0 {
+		t.Errorf("%d sessions are still open", open)
 	}
 }
 
-// checkStamps checks the order of an acknowledgement's stamps and takes them out, so that the rest can be compared.
-func checkStamps(t *testing.T, response proto.Message) {
-	t.Helper()
-	m := response.ProtoReflect()
-	received, sent := m.Descriptor().Fields().ByName("received_ns"), m.Descriptor().Fields().ByName("sent_ns")
-	if sent == nil {
-		return
+func TestTagsOfEverySizeComeBack(t *testing.T) {
+	client := dial(t, listen(t, &fake.Gateway{}, transports.ListenConfig{}), transports.DialConfig{})
+	for _, size := range []int{0, 1, 33, 16<<10 - 1, 64 << 10, 1<<20 - 100, 1} {
+		tag := bytes.Repeat([]byte{byte(size)}, size)
+		c := fake.Call(transports.SubmitOrder, fake.Order("o", tag))
+		if err := client.Do(t.Context(), c); err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		if got := c.Response.(*pb.SubmitOrderResponse).GetClientTag(); !bytes.Equal(got, tag) {
+			t.Errorf("%d bytes: the echo has %d", size, len(got))
+		}
 	}
-	if r, s := m.Get(received).Uint(), m.Get(sent).Uint(); r == 0 || s < r {
-		t.Errorf("received_ns %d, sent_ns %d: want 0 < received <= sent", r, s)
+}
+
+func TestTLS(t *testing.T) {
+	serverTLS, clientTLS := fake.Certificate(t)
+	var seen *tls.ConnectionState
+	gateway := &fake.Gateway{OnOpen: func(_ context.Context, peer transports.Peer) error {
+		seen = peer.TLS
+		return nil
+	}}
+	client := dial(t, listen(t, gateway, transports.ListenConfig{TLS: serverTLS}), transports.DialConfig{TLS: clientTLS})
+	fake.CheckThereAndBack(t, gateway, client, transports.SubmitOrder)
+	if seen == nil || seen.NegotiatedProtocol != "h2" {
+		t.Errorf("the gateway saw TLS %+v, want a state with h2", seen)
 	}
-	m.Clear(received)
-	m.Clear(sent)
+	if serverTLS.NextProtos != nil || clientTLS.NextProtos != nil {
+		t.Error("the configurations of the caller were changed")
+	}
+}
+
+func TestGatewaySeesWhoSpeaksAndUntilWhen(t *testing.T) {
+	var peer transports.Peer
+	var until time.Time
+	gateway := &fake.Gateway{Key: "k.1~2+/3==", OnOpen: func(ctx context.Context, p transports.Peer) error {
+		peer = p
+		until, _ = ctx.Deadline()
+		return nil
+	}}
+	client := dial(t, listen(t, gateway, transports.ListenConfig{}), transports.DialConfig{Key: gateway.Key})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	if err := client.Do(ctx, fake.Call(transports.SubmitOrder, fake.Order("o", nil))); err != nil {
+		t.Fatal(err)
+	}
+	address, ok := peer.Remote.(*net.TCPAddr)
+	if !ok || !address.IP.IsLoopback() || peer.Transport != grpc.Name || peer.Key != gateway.Key || peer.TLS != nil {
+		t.Errorf("peer is %+v (%T)", peer, peer.Remote)
+	}
+	if left := time.Until(until); left < time.Minute || left > time.Hour {
+		t.Errorf("the gateway's deadline is in %v, want an hour", left)
+	}
+}
+
+func TestManyCallersShareOneConnection(t *testing.T) {
+	gateway := &fake.Gateway{}
+	// One connection, few streams: those beyond wait for a place and get it.
+	server := listen(t, gateway, transports.ListenConfig{Limits: transports.Limits{MaxConnections: 1, MaxStreams: 4}})
+	client := dial(t, server, transports.DialConfig{})
+	var group sync.WaitGroup
+	for i := range 32 {
+		group.Go(func() {
+			for j := range 20 {
+				id := fmt.Sprintf("o-%d-%d", i, j)
+				tag := bytes.Repeat([]byte(id), 1+i*j)
+				c := fake.Call(transports.SubmitOrder, fake.Order(id, tag))
+				if err := client.Do(t.Context(), c); err != nil {
+					t.Errorf("%s: %v", id, err)
+					return
+				}
+				if r := c.Response.(*pb.SubmitOrderResponse); r.GetClientOrderId() != id || !bytes.Equal(r.GetClientTag(), tag) {
+					t.Errorf("%s got the answer of %s", id, r.GetClientOrderId())
+				}
+			}
+		})
+	}
+	group.Wait()
+	if got := len(gateway.Requests()); got != 32*20 {
+		t.Errorf("the gateway saw %d requests, want %d", got, 32*20)
+	}
 }

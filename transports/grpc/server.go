@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
@@ -78,6 +76,8 @@ func newServer(gateway transports.Gateway, config transports.ListenConfig) *serv
 		served: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.StreamInterceptor(s.foreignStream),
 		grpc.MaxConcurrentStreams(uint32(min(limits.MaxStreams, 1<<31-1))),
 		grpc.MaxRecvMsgSize(limits.MaxRequestBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
@@ -109,8 +109,8 @@ func (s *server) serve(inner net.Listener) {
 	}()
 }
 
-// service describes OrderEntryService with handlers of our own instead of the generated ones, which would answer bytes that are not
-// the message they should be with INTERNAL and without an ErrorDetail.
+// service describes OrderEntryService with handlers of our own instead of the generated ones: one for all operations, and able to
+// answer bytes that are not the message they should be, see codec.
 func (s *server) service() *grpc.ServiceDesc {
 	generated := &pb.OrderEntryService_ServiceDesc
 	desc := &grpc.ServiceDesc{ServiceName: generated.ServiceName, HandlerType: (*any)(nil), Metadata: generated.Metadata}
@@ -154,12 +154,17 @@ func (s *server) exchange(ctx context.Context, decode func(any) error, x *transp
 		return err
 	}
 	defer session.Close()
-	// grpc hands a request over when all its bytes are here; what decoding takes is the gateway's time.
-	x.ReceivedNs = transports.Now()
-	if err := decode(x.Request); err != nil {
-		text := strings.TrimPrefix(status.Convert(err).Message(), "grpc: error unmarshalling request: ")
-		return outcome.NotDecoded(x.Request, errors.New(text))
+	in := incoming{request: x.Request}
+	watch := s.watch(ctx)
+	err = decode(&in)
+	watch.end()
+	if err != nil {
+		return err // too large, broken off, or over: grpc has answered already, and does not look at this
 	}
+	if in.err != nil {
+		return outcome.NotDecoded(x.Request, in.err)
+	}
+	x.ReceivedNs = in.receivedNs
 	return transports.Do(ctx, session, x)
 }
 
@@ -191,7 +196,7 @@ func (s *server) admit(ctx context.Context) (transports.Peer, error) {
 func (s *server) Addr() net.Addr { return s.listener.Addr() }
 
 // Shutdown implements transports.Server: health turns to NOT_SERVING, peers get GOAWAY, requests that come on the way are refused
-// (DRAINING), those accepted are answered.
+// (DRAINING), those accepted are answered. A stream of server reflection that a peer keeps open lasts until the context ends.
 func (s *server) Shutdown(ctx context.Context) error {
 	s.stop.Do(func() {
 		s.draining.Store(true)

@@ -80,8 +80,8 @@ func serveScript(t *testing.T, serve func(s *script, n int, conn net.Conn)) *scr
 const noInstruments = "HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: 0\r\n\r\n"
 
 func TestDialFailsClearly(t *testing.T) {
-	_, clientTLS := certificate(t)
-	serverTLS, _ := certificate(t)
+	_, clientTLS := fake.Certificate(t)
+	serverTLS, _ := fake.Certificate(t)
 	gateway := &fake.Gateway{Key: "good"}
 	plain := listen(t, gateway, transports.ListenConfig{}).Addr().String()
 	secured := listen(t, gateway, transports.ListenConfig{TLS: serverTLS}).Addr().String()

@@ -3,12 +3,7 @@ package rest_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"math/big"
 	"net"
 	"testing"
 	"time"
@@ -60,30 +55,6 @@ func dial(t testing.TB, server transports.Server, config transports.DialConfig) 
 	return client
 }
 
-// certificate returns configurations of a server and of a client that trusts it.
-func certificate(t *testing.T) (server, client *tls.Config) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, &tls.Config{RootCAs: pool}
-}
-
 func TestEveryOperationGoesThereAndBack(t *testing.T) {
 	for _, encoding := range rest.Transport().Encodings {
 		t.Run(encoding, func(t *testing.T) {
@@ -122,7 +93,7 @@ func TestTagsOfEverySizeComeBack(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	serverTLS, clientTLS := certificate(t)
+	serverTLS, clientTLS := fake.Certificate(t)
 	var seen *tls.ConnectionState
 	gateway := &fake.Gateway{OnOpen: func(_ context.Context, peer transports.Peer) error {
 		seen = peer.TLS
