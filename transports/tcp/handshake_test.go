@@ -56,7 +56,11 @@ func TestServerAnswersEveryFirstFrame(t *testing.T) {
 				}
 				return nil
 			}}
-			p := connect(t, listen(t, g, transports.ListenConfig{Limits: transports.Limits{HandshakeTimeout: 50 * time.Millisecond}}))
+			limit := patience
+			if test.reason == pb.Reason_REASON_DEADLINE_EXCEEDED {
+				limit = 200 * time.Millisecond
+			}
+			p := connect(t, listen(t, g, transports.ListenConfig{Limits: transports.Limits{HandshakeTimeout: limit}}))
 			if len(test.send) > 0 {
 				p.send(test.send)
 			}
@@ -142,8 +146,12 @@ func TestClientNamesEveryWrongAnswer(t *testing.T) {
 					<-release
 				}
 			}()
+			limit := patience
+			if test.hold {
+				limit = 100 * time.Millisecond
+			}
 			_, err = tcp.Transport().Dial(context.Background(), transports.DialConfig{
-				Address: listener.Addr().String(), Limits: transports.Limits{HandshakeTimeout: 100 * time.Millisecond},
+				Address: listener.Addr().String(), Limits: transports.Limits{HandshakeTimeout: limit},
 			})
 			close(release)
 			if err == nil || !strings.Contains(err.Error(), test.text) || !strings.Contains(err.Error(), listener.Addr().String()) {

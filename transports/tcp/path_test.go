@@ -103,7 +103,7 @@ func TestServerPathDoesNotAllocate(t *testing.T) {
 			feed(t, c, frames)
 		}
 		run()
-		if n := testing.AllocsPerRun(1000, run); n != 0 {
+		if n := testing.AllocsPerRun(100, run); n != 0 {
 			t.Errorf("%d bytes: %v allocations a request, want 0", size, n)
 		}
 	}

@@ -146,7 +146,7 @@ func TestFrameInPieces(t *testing.T) {
 }
 
 func TestHalfFrameTimesOut(t *testing.T) {
-	limits := transports.Limits{RequestTimeout: 50 * time.Millisecond}
+	limits := transports.Limits{RequestTimeout: 100 * time.Millisecond}
 	for name, cut := range map[string]int{"header": 10, "payload": 40} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -191,11 +191,12 @@ func TestDribbledFrameTimesOut(t *testing.T) {
 }
 
 func TestIdleConnectionIsSentAway(t *testing.T) {
-	p := greet(t, listen(t, &gateway{}, transports.ListenConfig{Limits: transports.Limits{IdleTimeout: 50 * time.Millisecond}}), wire.FeatureCredit)
+	t.Parallel()
+	p := greet(t, listen(t, &gateway{}, transports.ListenConfig{Limits: transports.Limits{IdleTimeout: 200 * time.Millisecond}}), wire.FeatureCredit)
 	p.send(p.order("a", 10))
 	p.response()
 	h, fault := p.expect(wire.GoAway)
-	checkFault(t, fault, pb.Reason_REASON_DEADLINE_EXCEEDED, pb.Outcome_OUTCOME_NOT_PROCESSED, "no frame for 50ms")
+	checkFault(t, fault, pb.Reason_REASON_DEADLINE_EXCEEDED, pb.Outcome_OUTCOME_NOT_PROCESSED, "no frame for 200ms")
 	if h.Correlation != 1 {
 		t.Errorf("the last request accepted is said to be %d, want 1", h.Correlation)
 	}
@@ -203,26 +204,25 @@ func TestIdleConnectionIsSentAway(t *testing.T) {
 }
 
 func TestClientKeepsAnIdleConnectionAlive(t *testing.T) {
-	client := dial(t, listen(t, &gateway{}, transports.ListenConfig{Limits: transports.Limits{IdleTimeout: 300 * time.Millisecond}}), transports.DialConfig{})
-	for i := range 2 {
-		if err := client.Do(t.Context(), order(fmt.Sprint("order-", i), 10)); err != nil {
-			t.Fatal(err)
-		}
-		<-time.After(900 * time.Millisecond) // three times the idle time: this is what the test is about
+	t.Parallel()
+	client := dial(t, listen(t, &gateway{}, transports.ListenConfig{Limits: transports.Limits{IdleTimeout: 600 * time.Millisecond}}), transports.DialConfig{})
+	if err := client.Do(t.Context(), order("first", 10)); err != nil {
+		t.Fatal(err)
 	}
+	<-time.After(1300 * time.Millisecond) // twice the idle time: this is what the test is about
 	if err := client.Do(t.Context(), order("last", 10)); err != nil {
-		t.Errorf("after 900 ms of silence, 300 allowed without a frame: %v", err)
+		t.Errorf("after 1,300 ms of silence, 600 allowed without a frame: %v", err)
 	}
 }
 
-// TestCountersCrossTheWrap sends more than 4,096 requests and units, after which both counters have wrapped.
+// TestCountersCrossTheWrap sends more than 1,024 requests and units, after which both counters have wrapped.
 func TestCountersCrossTheWrap(t *testing.T) {
 	p := greet(t, listen(t, &gateway{}, transports.ListenConfig{}), wire.FeatureCredit)
 	if p.used < 1<<32-1<<16 {
 		t.Fatalf("credit starts at %d, far from the wrap", p.used)
 	}
 	wrapped := false
-	for i := range 400 {
+	for i := range 200 {
 		p.send(p.order("a", i))
 		if h, _ := p.response(); h.Correlation != p.next-1 || h.Credit != p.used+p.floor {
 			t.Fatalf("RESPONSE %+v, want correlation %d and credit up to %d", h, p.next-1, p.used+p.floor)
@@ -230,13 +230,13 @@ func TestCountersCrossTheWrap(t *testing.T) {
 		wrapped = wrapped || p.used < 1<<16
 	}
 	if !wrapped {
-		t.Errorf("the credit used is %d after 400 requests: it has not wrapped", p.used)
+		t.Errorf("the credit used is %d after 200 requests: it has not wrapped", p.used)
 	}
 	p.alive()
 
 	client := dial(t, listen(t, &gateway{handle: acknowledgeOnly}, transports.ListenConfig{}), transports.DialConfig{})
 	call := order("a", 10)
-	for range 5000 { // its correlation ids start 4,096 before the wrap
+	for range 1200 { // its correlation ids start 1,024 before the wrap
 		if err := client.Do(context.Background(), call); err != nil {
 			t.Fatal(err)
 		}

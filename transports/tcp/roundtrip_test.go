@@ -43,7 +43,7 @@ func TestConcurrentCallsShareOneConnection(t *testing.T) {
 		t.Run(flow, func(t *testing.T) {
 			g := &gateway{}
 			client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{Flow: flow})
-			const callers, each = 64, 50
+			const callers, each = 64, 20
 			var group sync.WaitGroup
 			for caller := range callers {
 				group.Go(func() {
@@ -96,6 +96,7 @@ func TestOtherOperations(t *testing.T) {
 }
 
 func TestShutdownAnswersAndCloses(t *testing.T) {
+	t.Parallel()
 	g := &gateway{}
 	server := listen(t, g, transports.ListenConfig{})
 	client := dial(t, server, transports.DialConfig{})

@@ -36,7 +36,7 @@ const lingerTimeout = time.Second
 
 // firstCounter is where credit counters start on the server and correlation ids on the client: shortly before they wrap, so that every connection of some
 // length crosses the wrap, and a mistake there is found on the first day (as Linux starts its jiffies five minutes before theirs).
-const firstCounter uint32 = 1<<32 - 1<<12
+const firstCounter uint32 = 1<<32 - 1<<10
 
 // aLongTimeAgo is a deadline that ends a blocked read now.
 var aLongTimeAgo = time.Unix(1, 0)

@@ -292,10 +292,10 @@ func (b *Box) gather() {
 // advance counts n bytes as taken by the kernel and puts buffers back that are through.
 func (b *Box) advance(n int) {
 	clear(b.pieces)
+	b.flushed += uint64(n) // in a dead box too: what has left has left
 	if n == 0 || b.dead != nil {
 		return
 	}
-	b.flushed += uint64(n)
 	for n > 0 {
 		s := b.head
 		end := s.written

@@ -1,0 +1,353 @@
+package tcp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+	"tailgate/transports/tcp"
+	"tailgate/transports/tcp/internal/wire"
+)
+
+// TestTheOthersGoOnWhileOnePeerNeverReads is the risk that two moments in the contract bring: answers are released by the journal's goroutine, one
+// for all connections, and one of them does not read. The others must get every answer, in order, and the releases must never wait.
+func TestTheOthersGoOnWhileOnePeerNeverReads(t *testing.T) {
+	for _, features := range []uint32{wire.FeatureCredit, 0} {
+		t.Run(fmt.Sprint("features=", features), func(t *testing.T) {
+			journal := newSyncer(t)
+			g := &gateway{handle: acknowledgeOnly, commit: journal.commit}
+			log := &logged{}
+			server := listen(t, g, transports.ListenConfig{Logger: log.logger(), Limits: transports.Limits{WriteTimeout: 200 * time.Millisecond}})
+
+			// The deaf peer sends until its socket is full or it is closed, without credit as with it, and reads nothing.
+			deaf := greet(t, server, features)
+			deafDone, start := make(chan int), deaf.used
+			go func() {
+				frames := 0
+				for {
+					b := deaf.order("deaf", 60<<10)
+					if features != 0 && deaf.used-start > deaf.floor { // the floor is spent
+						break
+					}
+					if _, err := deaf.conn.Write(b); err != nil {
+						break
+					}
+					frames++
+				}
+				deafDone <- frames
+			}()
+
+			const clients, each = 8, 60
+			var group sync.WaitGroup
+			for i := range clients {
+				group.Go(func() {
+					client, err := tcp.Transport().Dial(context.Background(), transports.DialConfig{Address: server.Addr().String()})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer client.Close()
+					for k := range each {
+						call := order(fmt.Sprintf("%d-%d", i, k), 1000*(k%20))
+						if err := client.Do(context.Background(), call); err != nil {
+							t.Error(err)
+							return
+						}
+						if err := checkAnswer(call); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			group.Wait()
+			if features == 0 {
+				<-deafDone // its write fails when it is closed
+				if text := log.String(); !strings.Contains(text, "does not take its answers") {
+					t.Errorf("the peer that never reads is not closed with a reason: %s", text)
+				}
+			} else if frames := <-deafDone; frames == 0 {
+				t.Error("the deaf peer sent nothing")
+			}
+		})
+	}
+}
+
+// TestPipelinedAnswersComeInOrder has one connection with much in flight and releases from another goroutine.
+func TestPipelinedAnswersComeInOrder(t *testing.T) {
+	journal := newSyncer(t)
+	p := greet(t, listen(t, &gateway{commit: journal.commit}, transports.ListenConfig{}), 0)
+	const n = 3000
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for i := range n {
+			if _, err := p.conn.Write(p.order(fmt.Sprint("order-", i), i%3000)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	for i := range n {
+		h, payload := p.read()
+		if h.Type != wire.Response || h.Correlation != uint32(i+1) || !strings.Contains(string(payload[:20]), fmt.Sprint("order-", i)) {
+			t.Fatalf("answer %d is %v of request %d: %.20q", i, h.Type, h.Correlation, payload)
+		}
+	}
+	<-sent
+}
+
+func TestSlowReaderIsClosed(t *testing.T) {
+	t.Parallel()
+	log := &logged{}
+	server := listen(t, &gateway{}, transports.ListenConfig{Logger: log.logger(), Limits: transports.Limits{WriteTimeout: 100 * time.Millisecond}})
+	p := greet(t, server, 0)
+	for {
+		if _, err := p.conn.Write(p.order("x", 500<<10)); err != nil {
+			break // closed, after at most what two socket buffers and the out-buffer hold
+		}
+	}
+	waitLog(t, log, "no byte for 100ms")
+}
+
+// TestPingFloodIsClosed fills the out-buffer with answers that cost no credit.
+func TestPingFloodIsClosed(t *testing.T) {
+	t.Parallel()
+	log := &logged{}
+	server := listen(t, &gateway{}, transports.ListenConfig{Logger: log.logger(), Limits: transports.Limits{MaxRequestBytes: 1024, WriteTimeout: time.Minute}})
+	p := greet(t, server, wire.FeatureCredit)
+	flood := []byte{}
+	for range 2000 {
+		flood = append(flood, wire.Frame(wire.Header{Type: wire.Ping, Aux: p.used}, nil)...)
+	}
+	for {
+		if _, err := p.conn.Write(flood); err != nil {
+			break
+		}
+	}
+	waitLog(t, log, "bytes wait, at most")
+}
+
+func waitLog(t testing.TB, log *logged, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !strings.Contains(log.String(), text); {
+		if time.Now().After(deadline) {
+			t.Fatalf("the log never says %q: %s", text, log)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// TestSlowButSteadyReaderIsKept reads less than the kernel's buffers hold at a time, and gets everything.
+func TestSlowButSteadyReaderIsKept(t *testing.T) {
+	t.Parallel()
+	server := listen(t, &gateway{}, transports.ListenConfig{Limits: transports.Limits{WriteTimeout: 500 * time.Millisecond}})
+	p := greet(t, server, 0)
+	const n, size = 30, 1 << 19
+	go func() {
+		for i := range n {
+			if _, err := p.conn.Write(p.order(fmt.Sprint("order-", i), size)); err != nil {
+				return // the reader will say so
+			}
+		}
+	}()
+	for i := range n {
+		<-time.After(20 * time.Millisecond) // the slowness is the test
+		h, payload := p.read()
+		if h.Type != wire.Response || h.Correlation != uint32(i+1) || len(payload) < size {
+			t.Fatalf("answer %d: %v of request %d with %d bytes", i, h.Type, h.Correlation, len(payload))
+		}
+	}
+}
+
+func TestJournalFailureIsTold(t *testing.T) {
+	h := newHeld()
+	g := &gateway{commit: h.commit}
+	log := &logged{}
+	server := listen(t, g, transports.ListenConfig{Logger: log.logger()})
+
+	p := greet(t, server, wire.FeatureCredit)
+	p.send(p.order("kept", 10))
+	<-h.came
+	h.release(nil)
+	p.response()
+	p.send(append(p.order("lost-1", 10), p.order("lost-2", 10)...))
+	g.waitHandled(t, 3)
+	<-h.came
+	h.release(errors.New("disk full"))
+	_, fault := p.expect(wire.Error) // and no RESPONSE before it
+	checkFault(t, fault, pb.Reason_REASON_JOURNAL_UNAVAILABLE, pb.Outcome_OUTCOME_UNKNOWN, "before the answers were committed")
+	p.expectEnd()
+	if !strings.Contains(log.String(), "disk full") {
+		t.Errorf("the cause is not logged: %s", log)
+	}
+
+	client := dial(t, server, transports.DialConfig{})
+	answered := make(chan error, 1)
+	go func() { answered <- client.Do(context.Background(), order("lost-3", 10)) }()
+	g.waitHandled(t, 4)
+	for len(h.came) > 0 {
+		<-h.came
+	}
+	for ok := true; ok; {
+		h.release(errors.New("disk full"))
+		select {
+		case err := <-answered:
+			checkFault(t, err, pb.Reason_REASON_JOURNAL_UNAVAILABLE, pb.Outcome_OUTCOME_UNKNOWN, "")
+			ok = false
+		case <-h.came:
+		}
+	}
+	err := client.Do(t.Context(), order("after", 10))
+	checkFault(t, err, pb.Reason_REASON_CONNECTION_LOST, pb.Outcome_OUTCOME_NOT_PROCESSED, "closed the connection")
+}
+
+// TestDrainAnswersWhatWasAccepted: GOAWAY waits behind the answers that wait for the journal, and what is sent after the last accepted request is not
+// handled.
+func TestDrainAnswersWhatWasAccepted(t *testing.T) {
+	h := newHeld()
+	g := &gateway{commit: h.commit}
+	server := listen(t, g, transports.ListenConfig{})
+	p := greet(t, server, wire.FeatureCredit)
+	p.send(append(p.order("a", 10), p.order("b", 10)...))
+	g.waitHandled(t, 2)
+	<-h.came
+	stopped := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	go func() { stopped <- server.Shutdown(ctx) }()
+	waitRefused(t, server)
+	p.send(p.order("late", 10))
+	for len(h.came) > 0 {
+		<-h.came
+	}
+	h.release(nil)
+	p.response()
+	p.response()
+	head, fault := p.expect(wire.GoAway)
+	checkFault(t, fault, pb.Reason_REASON_DRAINING, pb.Outcome_OUTCOME_NOT_PROCESSED, "")
+	if head.Correlation != 2 || head.Aux == 0 || head.Aux > uint32(patience.Milliseconds()) {
+		t.Errorf("GOAWAY %+v, want the last accepted request (2) and the grace in milliseconds", head)
+	}
+	p.expectEnd()
+	_ = p.conn.Close()
+	if err := <-stopped; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if ids := g.ids(); !slices.Equal(ids, []string{"a", "b"}) {
+		t.Errorf("handled %v", ids)
+	}
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Errorf("second Shutdown: %v", err)
+	}
+}
+
+// waitRefused waits until the server takes no new connection.
+func waitRefused(t testing.TB, server transports.Server) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		client, err := tcp.Transport().Dial(context.Background(), transports.DialConfig{Address: server.Addr().String()})
+		if err != nil {
+			return
+		}
+		_ = client.Close()
+		if time.Now().After(deadline) {
+			t.Fatal("the server still takes connections")
+		}
+	}
+}
+
+func TestShutdownGivesUpWithItsContext(t *testing.T) {
+	h := newHeld() // a journal that never answers
+	g := &gateway{commit: h.commit}
+	server := listen(t, g, transports.ListenConfig{})
+	client := dial(t, server, transports.DialConfig{})
+	ended := make(chan error, 1)
+	go func() { ended <- client.Do(context.Background(), order("a", 10)) }()
+	g.waitHandled(t, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if err := server.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Shutdown: %v, want the context's error", err)
+	}
+	checkFault(t, <-ended, pb.Reason_REASON_CONNECTION_LOST, pb.Outcome_OUTCOME_UNKNOWN, "is lost")
+	h.release(nil) // a release that comes after all is harmless
+}
+
+// TestDrainUnderLoad stops the server while many clients send, and accounts for every call: answered and handled, or not processed and not handled.
+func TestDrainUnderLoad(t *testing.T) {
+	journal := newSyncer(t)
+	g := &gateway{commit: journal.commit}
+	server := listen(t, g, transports.ListenConfig{})
+	const clients = 10
+	var answered, refused, doubtful sync.Map
+	var count atomic.Int64
+	var group sync.WaitGroup
+	for i := range clients {
+		client := dial(t, server, transports.DialConfig{})
+		for lane := range 3 {
+			group.Go(func() {
+				for k := 0; ; k++ {
+					id := fmt.Sprintf("%d-%d-%d", i, lane, k)
+					err := client.Do(context.Background(), order(id, 100))
+					if err == nil {
+						answered.Store(id, true)
+						count.Add(1)
+						continue
+					}
+					if f := transports.AsFault(err); f.Outcome == pb.Outcome_OUTCOME_NOT_PROCESSED {
+						refused.Store(id, f.Reason)
+					} else {
+						doubtful.Store(id, err)
+					}
+					return
+				}
+			})
+		}
+	}
+	for count.Load() < 500 {
+		<-time.After(time.Millisecond)
+	}
+	if err := server.Shutdown(bounded(t)); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	group.Wait()
+	handled := make(map[string]bool)
+	for _, id := range g.ids() {
+		if handled[id] {
+			t.Errorf("%s was handled twice", id)
+		}
+		handled[id] = true
+	}
+	answered.Range(func(id, _ any) bool {
+		if !handled[id.(string)] {
+			t.Errorf("%s was answered and not handled", id)
+		}
+		delete(handled, id.(string))
+		return true
+	})
+	refused.Range(func(id, reason any) bool {
+		if handled[id.(string)] {
+			t.Errorf("%s was handled, and its caller told that it was not", id)
+		}
+		if reason != pb.Reason_REASON_DRAINING {
+			t.Errorf("%s was refused with %v, want DRAINING", id, reason)
+		}
+		return true
+	})
+	doubtful.Range(func(id, err any) bool {
+		t.Errorf("an orderly stop leaves %s in doubt: %v", id, err)
+		return true
+	})
+	if len(handled) > 0 {
+		t.Errorf("handled, and nobody was told: %v", handled)
+	}
+}
