@@ -19,13 +19,13 @@ import (
 
 // options is the command line. All flags stand at the top, so that one help shows them.
 type options struct {
-	Transport string  `group:"What to measure" placeholder:"SPEC" help:"One transport with its choices: ${specs}. Without it, all transports are measured."`
-	Size      []bytes `group:"What to measure" placeholder:"BYTES" help:"Encoded size of every new order, exactly: 64, 1KB, 64KB (KB = 1,024). With one transport the default is 64."`
-	Clients   []int   `group:"What to measure" placeholder:"N" help:"Clients, each with one request at a time. With one transport the default is 50."`
-	Flow      string  `group:"What to measure" placeholder:"MODE" help:"Flow control, the same as SPEC:MODE: credit or none (tcp)."`
-	Engine    string  `group:"What to measure" placeholder:"NAME" help:"I/O engine, the same as SPEC:NAME: net (tcp)."`
-	Encoding  string  `group:"What to measure" placeholder:"NAME" help:"Encoding of the messages, the same as SPEC:NAME: protobuf or json (where the transport has it)."`
-	Ack       string  `group:"What to measure" default:"full" enum:"full,minimal" help:"full: the answer repeats the order's tag, so it is as large; minimal: a small answer to every order. (${default})"`
+	Transport string     `group:"What to measure" placeholder:"SPEC" help:"One transport with its choices: ${specs}. Without it, all transports are measured."`
+	Size      []byteSize `group:"What to measure" placeholder:"BYTES" help:"Encoded size of every new order, exactly: 64, 1KB, 64KB (KB = 1,024). With one transport the default is 64."`
+	Clients   []int      `group:"What to measure" placeholder:"N" help:"Clients, each with one request at a time. With one transport the default is 50."`
+	Flow      string     `group:"What to measure" placeholder:"MODE" help:"Flow control, the same as SPEC:MODE: credit or none (tcp)."`
+	Engine    string     `group:"What to measure" placeholder:"NAME" help:"I/O engine, the same as SPEC:NAME: net (tcp)."`
+	Encoding  string     `group:"What to measure" placeholder:"NAME" help:"Encoding of the messages, the same as SPEC:NAME: protobuf or json (where the transport has it)."`
+	Ack       string     `group:"What to measure" default:"full" enum:"full,minimal" help:"full: the answer repeats the order's tag, so it is as large; minimal: a small answer to every order. (${default})"`
 
 	InFlight    int     `group:"What to measure" name:"inflight" placeholder:"N" help:"Most requests in flight over all clients; the wait for a place counts into the response time. (no cap)"`
 	Connections int     `group:"What to measure" placeholder:"N" help:"Connections that the clients share. (one each; grpc: one for all)"`
@@ -76,8 +76,8 @@ type options struct {
 }
 
 type matrixOptions struct {
-	Transports []string `placeholder:"SPEC,..." sep:"none" help:"Transports with their choices, repeatable or separated by commas: tcp,tcp:none,grpc. (all)"`
-	Sizes      []bytes  `placeholder:"BYTES,..." help:"Sizes. (64,256,1KB,4KB,64KB)"`
+	Transports []string   `placeholder:"SPEC,..." sep:"none" help:"Transports with their choices, repeatable or separated by commas: tcp,tcp:none,grpc. (all)"`
+	Sizes      []byteSize `placeholder:"BYTES,..." help:"Sizes. (64,256,1KB,4KB,64KB)"`
 }
 
 // later is a command that is announced and not there yet. Whatever follows it is taken, so that the answer is the same.
@@ -85,11 +85,11 @@ type later struct {
 	Arguments []string `arg:"" optional:"" passthrough:"" hidden:""`
 }
 
-// bytes is a size as --size takes it.
-type bytes int
+// byteSize is a size as --size takes it.
+type byteSize int
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (b *bytes) UnmarshalText(text []byte) error {
+func (b *byteSize) UnmarshalText(text []byte) error {
 	number, factor := strings.TrimSpace(string(text)), 1
 	for _, unit := range []struct {
 		suffix string
@@ -104,7 +104,7 @@ func (b *bytes) UnmarshalText(text []byte) error {
 	if err != nil || n < 1 || n > workload.MaxSize/factor {
 		return fmt.Errorf("%q is no size: write bytes as 64, 1KB or 64KB (KB = 1,024), at most %d", text, workload.MaxSize)
 	}
-	*b = bytes(n * factor)
+	*b = byteSize(n * factor)
 	return nil
 }
 

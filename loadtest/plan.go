@@ -23,12 +23,12 @@ import (
 
 // The default run: small enough to be waited for, with the sizes and clients between which the published differences lie.
 var (
-	defaultSizes   = []bytes{64, 4 << 10, 64 << 10}
+	defaultSizes   = []byteSize{64, 4 << 10, 64 << 10}
 	defaultClients = []int{1, 50, 500}
 	// manyClients is for the three transports that the published study compares; the others are left out above it for time's sake.
 	manyClients  = 500
 	studied      = []string{"tcp", "rest", "grpc"}
-	matrixSizes  = []bytes{64, 256, 1 << 10, 4 << 10, 64 << 10}
+	matrixSizes  = []byteSize{64, 256, 1 << 10, 4 << 10, 64 << 10}
 	matrixCounts = []int{1, 10, 50, 100, 500}
 )
 
@@ -103,7 +103,7 @@ func (p *plan) layOut() error {
 		}
 		sizes, clients = orDefault(o.Matrix.Sizes, matrixSizes), orDefault(clients, matrixCounts)
 	case o.Transport != "":
-		sizes, clients = orDefault(sizes, []bytes{64}), orDefault(clients, []int{50})
+		sizes, clients = orDefault(sizes, []byteSize{64}), orDefault(clients, []int{50})
 	default:
 		texts = all.Names()
 		sizes, clients = orDefault(sizes, defaultSizes), orDefault(clients, defaultClients)

@@ -33,7 +33,7 @@ const maxFrame = 4 + 1<<20
 // server. Its answers carry the id and the tag of the request and nothing else.
 func Transport() transports.Transport {
 	return transports.Transport{
-		Name: Name, Encodings: []string{"none"}, PerClient: true, Dial: dial,
+		Name: Name, PerClient: true, Dial: dial,
 		Listen: func(context.Context, transports.Gateway, transports.ListenConfig) (transports.Server, error) {
 			return nil, errors.New("floor: a bare echo serves no gateway")
 		},

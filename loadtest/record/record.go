@@ -106,10 +106,10 @@ func (s *series) distribution(lost int64) (stats.Distribution, error) {
 	return stats.NewDistribution(buckets, s.exact, lost)
 }
 
-// Shard records for some of the clients. Safe for concurrent use; a client that has one for itself finds its lock free.
-type Shard struct {
+// shard records for some of the clients.
+type shard struct {
 	mu       sync.Mutex
-	counts   [fates]int64
+	counts   Counts
 	busy     time.Duration // sum of intended-to-end over all fates
 	response series
 	service  series
@@ -123,68 +123,62 @@ type Shard struct {
 	firstWrong string
 }
 
-// Recorder is the shards of one cell.
-type Recorder struct{ shards []Shard }
+// Recorder is the records of one cell.
+type Recorder struct {
+	shards  []shard
+	clients []Client
+}
 
-// New returns a recorder with the given number of shards, at least one. A shard holds five histograms of about 250 KB.
-func New(shards int) *Recorder {
-	r := &Recorder{shards: make([]Shard, max(shards, 1))}
+// New returns a recorder for some clients that record into the given number of shards, at least one of each. A shard holds five histograms
+// of about 250 KB, a client some kilobytes.
+func New(clients, shards int) *Recorder {
+	r := &Recorder{shards: make([]shard, max(shards, 1)), clients: make([]Client, max(clients, 1))}
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.response, s.service, s.lag, s.credit, s.server = newSeries(), newSeries(), newSeries(), newSeries(), newSeries()
 		s.notes = make(map[string]int64)
 	}
+	for i := range r.clients {
+		r.clients[i].shard = &r.shards[i%len(r.shards)]
+	}
 	return r
 }
 
-// Shard returns the shard of a client; clients are spread over them evenly.
-func (r *Recorder) Shard(client int) *Shard { return &r.shards[client%len(r.shards)] }
+// Client returns where a client records, 0 to clients-1.
+func (r *Recorder) Client(i int) *Client { return &r.clients[i] }
 
-// Answered records a request with an answer; fate is OK or Rejected. A time out of range (negative, or above [MaxValue]) fails the whole
-// recording, see [Recorder.Result].
-func (s *Shard) Answered(fate Fate, t Times) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counts[fate]++
-	s.busy += t.Response
-	s.keep(s.response.add(t.Response), "response time")
-	s.keep(s.service.add(t.Service), "service time")
-	s.keep(s.lag.add(t.Lag), "lag")
-	s.keep(s.credit.add(t.CreditWait), "credit wait")
-	if t.HasServer {
-		s.keep(s.server.add(t.Server), "server time")
+// add records one request. The lock is held.
+func (s *shard) add(e *entry) {
+	s.counts[e.fate]++
+	s.busy += e.times.Response
+	if e.wrong {
+		s.wrong++
+		if s.firstWrong == "" {
+			s.firstWrong = e.note
+		}
+	} else if e.note != "" {
+		s.note(e.note)
+	}
+	if !e.fate.Answered() {
+		return
+	}
+	s.keep(s.response.add(e.times.Response), "response time")
+	s.keep(s.service.add(e.times.Service), "service time")
+	s.keep(s.lag.add(e.times.Lag), "lag")
+	s.keep(s.credit.add(e.times.CreditWait), "credit wait")
+	if e.times.HasServer {
+		s.keep(s.server.add(e.times.Server), "server time")
 	}
 }
 
-// Lost records a request without an answer and how long it took to know.
-func (s *Shard) Lost(fate Fate, took time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counts[fate]++
-	s.busy += took
-}
-
-// Wrong counts a wrong answer, whose request is recorded as one of the Errors, and keeps the first text that says how it was wrong.
-func (s *Shard) Wrong(text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wrong++
-	if s.firstWrong == "" {
-		s.firstWrong = text
-	}
-}
-
-// Note counts a text beside the fates: the reason of a rejection, the text of a fault, what was wrong with an answer.
-func (s *Shard) Note(text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *shard) note(text string) {
 	if _, known := s.notes[text]; !known && len(s.notes) >= MaxNotes {
 		text = "other"
 	}
 	s.notes[text]++
 }
 
-func (s *Shard) keep(err error, what string) {
+func (s *shard) keep(err error, what string) {
 	if err != nil && s.err == nil {
 		s.err = fmt.Errorf("record: %s: %w", what, err)
 	}
@@ -224,10 +218,10 @@ type Result struct {
 	FirstWrong string // how the first of them was wrong
 }
 
-// Result merges the shards. It may run while shards still record; each shard is then taken as it is at one moment. The error names the
-// first value that was out of range: nothing of such a recording can be trusted.
+// Result merges the shards. What clients have not flushed is not in it. The error names the first value that was out of range: nothing of
+// such a recording can be trusted.
 func (r *Recorder) Result() (Result, error) {
-	total := New(1)
+	total := New(1, 1)
 	sum := &total.shards[0]
 	result := Result{Notes: make(map[string]int64)}
 	for i := range r.shards {
@@ -259,7 +253,7 @@ func (r *Recorder) Result() (Result, error) {
 }
 
 // take adds what another shard has. Only the other's lock is held: s belongs to the caller alone.
-func (s *Shard) take(from *Shard) error {
+func (s *shard) take(from *shard) error {
 	from.mu.Lock()
 	defer from.mu.Unlock()
 	if from.err != nil {
@@ -290,35 +284,31 @@ func (s *Shard) take(from *Shard) error {
 	return nil
 }
 
-// Peek returns the number of requests recorded so far and a percentile of their response time. Safe while shards record; it holds each
-// shard for the merge of one histogram, some tens of microseconds, so it is for a display that is looked at, not for a measurement.
-func (r *Recorder) Peek(p stats.Percentile) (offered int64, value stats.Value, err error) {
+// Peek returns a percentile of the response times recorded so far, but for the last few of every client. Safe while clients record; it
+// holds each shard for the merge of one histogram, some tens of microseconds, so it is for a display that is looked at, not for a
+// measurement.
+func (r *Recorder) Peek(p stats.Percentile) (stats.Value, error) {
 	sum := newSeries()
-	var counts Counts
+	var lost int64
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.mu.Lock()
-		for fate, n := range s.counts {
-			counts[fate] += n
-		}
+		lost += s.counts.Lost()
 		err := sum.merge(&s.response)
 		s.mu.Unlock()
 		if err != nil {
-			return 0, stats.Value{}, err
+			return stats.Value{}, err
 		}
 	}
-	d, err := sum.distribution(counts.Lost())
-	return counts.Offered(), d.At(p), err
+	d, err := sum.distribution(lost)
+	return d.At(p), err
 }
 
-// Offered is the number of requests recorded so far. Safe while shards record.
+// Offered is the number of requests recorded so far. Safe while clients record, and nobody waits for it.
 func (r *Recorder) Offered() int64 {
 	var n int64
-	for i := range r.shards {
-		s := &r.shards[i]
-		s.mu.Lock()
-		n += Counts(s.counts).Offered()
-		s.mu.Unlock()
+	for i := range r.clients {
+		n += r.clients[i].offered.Load()
 	}
 	return n
 }

@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -12,33 +13,44 @@ import (
 	"tailgate/loadtest/stats"
 )
 
+func flush(r *record.Recorder, clients int) {
+	for i := range clients {
+		r.Client(i).Flush()
+	}
+}
+
 // TestEveryFateIsCounted: offered is the sum of the fates, and what has no answer is infinitely late.
 func TestEveryFateIsCounted(t *testing.T) {
-	r := record.New(3)
+	r := record.New(10, 3)
 	for i := range 100 {
-		s := r.Shard(i)
+		s := r.Client(i % 10)
 		switch {
 		case i < 90:
-			s.Answered(record.OK, record.Times{Response: time.Millisecond, Service: 900 * time.Microsecond, Lag: 100 * time.Microsecond, Server: time.Microsecond, HasServer: true})
+			s.Answered(record.OK, record.Times{Response: time.Millisecond, Service: 900 * time.Microsecond, Lag: 100 * time.Microsecond, Server: time.Microsecond, HasServer: true}, "")
 		case i < 92:
-			s.Answered(record.Rejected, record.Times{Response: 2 * time.Millisecond})
-			s.Note("REASON_TOO_LATE")
+			s.Answered(record.Rejected, record.Times{Response: 2 * time.Millisecond}, "REASON_TOO_LATE")
 		case i < 94:
-			s.Lost(record.Refused, time.Millisecond)
+			s.Lost(record.Refused, time.Millisecond, "REASON_THROTTLED")
 		case i < 96:
-			s.Lost(record.TimedOut, time.Second)
+			s.Lost(record.TimedOut, time.Second, "REASON_DEADLINE_EXCEEDED")
+		case i < 98:
+			s.Lost(record.Errors, time.Millisecond, "REASON_INTERNAL")
 		case i < 99:
-			s.Lost(record.Errors, time.Millisecond)
+			s.Wrong(time.Millisecond, "another id")
 		default:
-			s.Lost(record.Unsent, 3*time.Second)
+			s.Lost(record.Unsent, 3*time.Second, "no connection")
 		}
 	}
+	if r.Offered() != 100 {
+		t.Errorf("%d offered before the clients have flushed, want 100", r.Offered())
+	}
+	flush(r, 10)
 	got, err := r.Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if offered, p50, err := r.Peek(stats.P50); offered != 100 || p50 != got.Response.At(stats.P50) || err != nil {
-		t.Errorf("a look while it runs: %d offered, p50 %+v, %v; want 100 and %+v", offered, p50, err, got.Response.At(stats.P50))
+	if p50, err := r.Peek(stats.P50); p50 != got.Response.At(stats.P50) || err != nil {
+		t.Errorf("a look: p50 %+v, %v; want %+v", p50, err, got.Response.At(stats.P50))
 	}
 	if want := (record.Counts{90, 2, 2, 2, 3, 1}); got.Counts != want {
 		t.Errorf("counts %v, want %v", got.Counts, want)
@@ -58,19 +70,24 @@ func TestEveryFateIsCounted(t *testing.T) {
 	if got.Server.Count() != 90 {
 		t.Errorf("%d server times, want the 90 that were stamped", got.Server.Count())
 	}
-	if got.Notes["REASON_TOO_LATE"] != 2 {
-		t.Errorf("notes %v, want REASON_TOO_LATE twice", got.Notes)
+	want := map[string]int64{"REASON_TOO_LATE": 2, "REASON_THROTTLED": 2, "REASON_DEADLINE_EXCEEDED": 2, "REASON_INTERNAL": 2, "no connection": 1}
+	if !maps.Equal(got.Notes, want) {
+		t.Errorf("notes %v, want %v", got.Notes, want)
+	}
+	if got.Wrong != 1 || got.FirstWrong != "another id" {
+		t.Errorf("%d wrong answers, the first %q; want one with another id", got.Wrong, got.FirstWrong)
 	}
 }
 
 // TestResolution: what comes out differs from what went in by less than a part in a thousand, or 8 ns; extremes and mean are exact.
 func TestResolution(t *testing.T) {
 	for v := time.Duration(1); v <= record.MaxValue; v = v*3 + 1 {
-		r := record.New(1)
+		r := record.New(1, 1)
 		for range 20 {
-			r.Shard(0).Answered(record.OK, record.Times{Response: v})
+			r.Client(0).Answered(record.OK, record.Times{Response: v}, "")
 		}
-		r.Shard(0).Answered(record.OK, record.Times{Response: record.MaxValue}) // so that the maximum does not cap the bucket's edge
+		r.Client(0).Answered(record.OK, record.Times{Response: record.MaxValue}, "") // so that the maximum does not cap the bucket's edge
+		flush(r, 1)
 		got, err := r.Result()
 		if err != nil {
 			t.Fatal(err)
@@ -96,9 +113,10 @@ func TestOutOfRangeFailsTheRecording(t *testing.T) {
 		{record.Times{CreditWait: -1}, "credit wait"},
 		{record.Times{Server: -1, HasServer: true}, "server time"},
 	} {
-		r := record.New(2)
-		r.Shard(0).Answered(record.OK, record.Times{Response: 1})
-		r.Shard(1).Answered(record.OK, c.times)
+		r := record.New(2, 2)
+		r.Client(0).Answered(record.OK, record.Times{Response: 1}, "")
+		r.Client(1).Answered(record.OK, c.times, "")
+		flush(r, 2)
 		if _, err := r.Result(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want an error about the %s", c.times, err, c.want)
 		}
@@ -107,17 +125,19 @@ func TestOutOfRangeFailsTheRecording(t *testing.T) {
 
 // TestShardsMergeToTheWhole: many shards say the same as one, while being read.
 func TestShardsMergeToTheWhole(t *testing.T) {
-	one, many := record.New(1), record.New(7)
 	const clients, each = 20, 2000
+	one, many := record.New(clients, 1), record.New(clients, 7)
 	var wg sync.WaitGroup
 	for c := range clients {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(c)))
 			for range each {
 				t := record.Times{Response: time.Duration(rng.ExpFloat64() * 1e5)}
-				one.Shard(c).Answered(record.OK, t)
-				many.Shard(c).Answered(record.OK, t)
+				one.Client(c).Answered(record.OK, t, "")
+				many.Client(c).Answered(record.OK, t, "")
 			}
+			one.Client(c).Flush()
+			many.Client(c).Flush()
 		})
 	}
 	for range 3 {
@@ -142,10 +162,11 @@ func TestShardsMergeToTheWhole(t *testing.T) {
 }
 
 func TestNotesAreBounded(t *testing.T) {
-	r := record.New(1)
+	r := record.New(1, 1)
 	for i := range 1000 {
-		r.Shard(0).Note(strings.Repeat("x", i%100))
+		r.Client(0).Lost(record.Errors, 1, strings.Repeat("x", 1+i%100))
 	}
+	flush(r, 1)
 	got, err := r.Result()
 	if err != nil {
 		t.Fatal(err)
@@ -161,16 +182,15 @@ func TestNotesAreBounded(t *testing.T) {
 
 // TestRecordingDoesNotAllocate: memory is flat however long a cell runs.
 func TestRecordingDoesNotAllocate(t *testing.T) {
-	r := record.New(1)
-	s := r.Shard(0)
+	s := record.New(1, 1).Client(0)
 	times := record.Times{Response: 20_000, Service: 19_000, Lag: 1000, Server: 2000, HasServer: true}
-	if n := testing.AllocsPerRun(1000, func() { s.Answered(record.OK, times); s.Lost(record.TimedOut, 1) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { s.Answered(record.OK, times, ""); s.Lost(record.TimedOut, 1, "x") }); n != 0 {
 		t.Errorf("%v allocations a request, want none", n)
 	}
 }
 
 func BenchmarkAnswered(b *testing.B) {
-	s := record.New(1).Shard(0)
+	s := record.New(1, 1).Client(0)
 	rng := rand.New(rand.NewPCG(1, 2))
 	times := make([]record.Times, 1024)
 	for i := range times {
@@ -180,7 +200,23 @@ func BenchmarkAnswered(b *testing.B) {
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		s.Answered(record.OK, times[i&1023])
+		s.Answered(record.OK, times[i&1023], "")
 		i++
+	}
+}
+
+// TestBuffersAreFlushedInTime: a client that runs for long does not keep its records to itself.
+func TestBuffersAreFlushedInTime(t *testing.T) {
+	r := record.New(2, 1)
+	for range 1000 {
+		r.Client(0).Answered(record.OK, record.Times{Response: 1}, "")
+	}
+	got, err := r.Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What one client may hold back is far below what a percentile turns on.
+	if held := 1000 - got.Counts.Offered(); held < 0 || held > 32 {
+		t.Errorf("%d of 1000 records are held back by the client, want at most 32", held)
 	}
 }

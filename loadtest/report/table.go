@@ -19,7 +19,7 @@ const Width = 100
 const maxSuspectNotes = 6
 
 // layout is one line of the table: transport, p50, p99, p99.9, P99/P50, answers a second, SLO, bound by, measurement.
-const layout = "  %-18s %9s %9s %9s %8s %10s %-11s %-8s %s"
+const layout = "  %-20s %8s %8s %8s %8s %9s  %-11s %-8s %s"
 
 // Table writes the run for a person: cells grouped by size and clients, so that transports stand beside each other, then what was lost, what
 // speaks against the measurement, and what it comes to.
@@ -118,14 +118,14 @@ func (t *table) sloHeading() string {
 
 func (t *table) row(c Cell) {
 	if c.Validity == runner.Invalid {
-		t.line(layout, cut(c.Name(), 18), "-", "-", "-", "-", "-", "-", cmp.Or(c.BoundBy, "-"), c.Validity)
+		t.line(layout, cut(c.Name(), 20), "-", "-", "-", "-", "-", "-", cmp.Or(c.BoundBy, "-"), c.Validity)
 		return
 	}
 	amplification := "-"
 	if c.Amplification != nil {
 		amplification = strconv.FormatFloat(round(*c.Amplification), 'f', -1, 64) + "x"
 	}
-	t.line(layout, cut(c.Name(), 18), c.Response.text("p50"), c.Response.text("p99"), c.Response.text("p99.9"), amplification,
+	t.line(layout, cut(c.Name(), 20), c.Response.text("p50"), c.Response.text("p99"), c.Response.text("p99.9"), amplification,
 		thousands(int64(c.Throughput+0.5)), c.sloText(), cmp.Or(c.BoundBy, "-"), c.Validity)
 }
 

@@ -31,8 +31,9 @@ const (
 	// countersTimeout bounds the wait for the server's counters.
 	countersTimeout = 5 * time.Second
 	// deadlineShare: a client takes a new deadline after this share of the request's time, so a request has at least Timeout and at most
-	// a hundredth more. A timer for every request would be the tester's greatest expense.
-	deadlineShare = 100
+	// a tenth more. A timer for every request would be the tester's greatest expense, and all clients would meet at the lock of the
+	// context that theirs come from.
+	deadlineShare = 10
 	// maxRetryAfter bounds how long a client pauses when a refusal asks for it.
 	maxRetryAfter = time.Second
 	// maxInstruments bounds how many instruments the flow is spread over.
@@ -170,8 +171,8 @@ func prepare(ctx context.Context, cell Cell) (*run, error) {
 		r.closeLinks()
 		return nil, err
 	}
-	// A shard for each client that can run at the same time, and a few more, so that one taken off its core while it records stops few.
-	r.recorder = record.New(min(cell.Clients, 8*runtime.GOMAXPROCS(0)))
+	// A shard for each client that can run at the same time, and as many more, so that two seldom want the same.
+	r.recorder = record.New(cell.Clients, min(cell.Clients, 2*runtime.GOMAXPROCS(0)))
 	return r, nil
 }
 
@@ -274,7 +275,7 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 
 	var clients sync.WaitGroup
 	for i := range r.cell.Clients {
-		c := &client{run: r, link: r.links[i%len(r.links)], source: r.flow.Source(i), shard: r.recorder.Shard(i)}
+		c := &client{run: r, link: r.links[i%len(r.links)], source: r.flow.Source(i), record: r.recorder.Client(i)}
 		clients.Go(c.loop)
 	}
 	finished := make(chan struct{})
@@ -340,8 +341,7 @@ func (r *run) watch(ctx context.Context, finished <-chan struct{}) (edges [2]edg
 	r.waitUntil(ctx, finished, end, r.progress)
 	// A percentile that lacks samples may get some more time.
 	for last := end + r.cell.MaxExtra; r.cell.MaxExtra > 0 && end < last && ctx.Err() == nil; {
-		offered, _, err := r.recorder.Peek(stats.P50)
-		if err != nil || offered >= r.cell.MinSamples {
+		if r.recorder.Offered() >= r.cell.MinSamples {
 			break
 		}
 		end = min(end+r.cell.MaxExtra/10, last)
@@ -380,12 +380,12 @@ func (r *run) waitUntil(ctx context.Context, finished <-chan struct{}, until tim
 }
 
 func (r *run) progress() {
-	p := Progress{Elapsed: r.now() - r.from, Requests: r.cell.Requests}
+	p := Progress{Elapsed: r.now() - r.from, Requests: r.cell.Requests, Done: r.recorder.Offered()}
 	if r.cell.Requests == 0 {
 		p.Total = r.cell.Duration
 	}
 	var err error
-	if p.Done, p.P99, err = r.recorder.Peek(stats.P99); err == nil {
+	if p.P99, err = r.recorder.Peek(stats.P99); err == nil {
 		r.cell.Progress(p)
 	}
 }

@@ -17,7 +17,7 @@ type client struct {
 	run    *run
 	link   *link
 	source *workload.Source
-	shard  *record.Shard
+	record *record.Client
 	call   transports.Call
 
 	ctx      context.Context // carries the deadline of the requests of the moment
@@ -30,6 +30,7 @@ func (c *client) loop() {
 	r := c.run
 	<-r.barrier
 	defer func() {
+		c.record.Flush()
 		if c.cancel != nil {
 			c.cancel()
 		}
@@ -87,8 +88,7 @@ func (c *client) request(intended time.Duration) (free time.Duration) {
 	c.source.Forget()
 	fate, note, lost := classify(err, sent)
 	if measured {
-		c.shard.Lost(fate, done-intended)
-		c.shard.Note(note)
+		c.record.Lost(fate, done-intended, note)
 	}
 	if lost && h != nil {
 		c.link.lose(h)
@@ -107,17 +107,15 @@ func (c *client) answered(measured bool, times record.Times) {
 		return
 	}
 	if err != nil {
-		c.shard.Lost(record.Errors, times.Response)
-		c.shard.Wrong(err.Error())
+		c.record.Wrong(times.Response, err.Error())
 		return
 	}
 	times.Server, times.HasServer = answer.Server, answer.HasServer
 	if answer.Rejected {
-		c.shard.Answered(record.Rejected, times)
-		c.shard.Note(answer.Reason.String())
+		c.record.Answered(record.Rejected, times, answer.Reason.String())
 		return
 	}
-	c.shard.Answered(record.OK, times)
+	c.record.Answered(record.OK, times, "")
 }
 
 // refreshDeadline makes sure that ctx gives a request that begins now its whole time.

@@ -36,6 +36,8 @@ const (
 	// Little's law: clients = throughput x mean response time, where every client always has a request under way. What is missing was
 	// not measured: clients that started late, paused or stood still.
 	suspectLittle, invalidLittle = 0.05, 0.25
+	// An interval of fewer mean responses than this sees each client finish too few requests for an average to settle.
+	longInterval = 10
 	// A collector pause in the tester delays every answer that arrives meanwhile, so a share of 1 % of the time can decide a p99.
 	suspectGC = 0.01
 	// An order that is rejected costs the gateway less than one that is matched, so with too many of them it is another load.
@@ -112,9 +114,14 @@ func (j *judge) load(cell Cell, out Outcome) {
 	}
 	j.between(rejected, suspectRejected, math.Inf(1), "%.1f %% of the orders were rejected, so the load is lighter than it looks", 100*rejected)
 	if cell.Requests == 0 && out.Seconds > 0 {
-		residual := 1 - out.Busy.Seconds()/out.Seconds/float64(cell.Clients)
+		under := out.Busy.Seconds() / out.Seconds
+		residual := 1 - under/float64(cell.Clients)
+		hint := ""
+		if mean := out.Busy.Seconds() / float64(offered); mean > out.Seconds/longInterval {
+			hint = fmt.Sprintf("; with a mean response of %.2g s the interval of %.2g s is too short: measure longer", mean, out.Seconds)
+		}
 		j.between(math.Abs(residual), suspectLittle, invalidLittle,
-			"Little's law: requests under way were %.1f on average, not %d (residual %.0f %%)", out.Busy.Seconds()/out.Seconds, cell.Clients, 100*residual)
+			"Little's law: %.1f requests were under way on average, not %d (residual %.0f %%)%s", under, cell.Clients, 100*residual, hint)
 	}
 }
 
@@ -133,6 +140,7 @@ func (j *judge) machine(cell Cell, out Outcome) {
 	if !cell.Plan.Pinned && len(cell.Plan.Server) > 0 {
 		j.say(&j.suspect, "server and clients share the cores: not pinned")
 	}
+	var steal, foreign shares
 	for _, side := range []struct {
 		name string
 		use  *Use
@@ -141,13 +149,27 @@ func (j *judge) machine(cell Cell, out Outcome) {
 			continue
 		}
 		total := float64(side.use.Cores.Total())
-		steal := float64(side.use.Cores.Steal) / total
-		j.between(steal, suspectSteal, invalidSteal, "%.1f %% of the %s's cores was stolen by the hypervisor", 100*steal, side.name)
-		if cell.Plan.Pinned && side.use.At > 0 {
-			foreign := (float64(side.use.Cores.Busy) - float64(side.use.UserCPU+side.use.SystemCPU)) / total
-			j.between(foreign, suspectForeign, math.Inf(1), "other processes used %.0f %% of the %s's cores", 100*foreign, side.name)
+		steal.add(side.name, float64(side.use.Cores.Steal)/total)
+		if cell.Plan.Pinned {
+			foreign.add(side.name, float64(side.use.Cores.Busy-side.use.UserCPU-side.use.SystemCPU)/total)
 		}
 	}
+	j.between(steal.most, suspectSteal, invalidSteal, "the hypervisor took %s of the cores", steal.text)
+	j.between(foreign.most, suspectForeign, math.Inf(1), "other processes used %s of the cores", foreign.text)
+}
+
+// shares collects one figure of both sides.
+type shares struct {
+	most float64
+	text string
+}
+
+func (s *shares) add(name string, share float64) {
+	s.most = max(s.most, share)
+	if s.text != "" {
+		s.text += " and "
+	}
+	s.text += fmt.Sprintf("%.1f %% (%s)", 100*share, name)
 }
 
 // tester: is it the tester that was measured?

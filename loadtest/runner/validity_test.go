@@ -13,10 +13,11 @@ import (
 // outcome is a clean cell of 2 clients over 10 s on pinned cores, as changed.
 func outcome(t *testing.T, requests int, times record.Times, change func(*runner.Cell, *runner.Outcome)) (runner.Cell, runner.Outcome) {
 	t.Helper()
-	r := record.New(1)
+	r := record.New(1, 1)
 	for range requests {
-		r.Shard(0).Answered(record.OK, times)
+		r.Client(0).Answered(record.OK, times, "")
 	}
+	r.Client(0).Flush()
 	result, err := r.Result()
 	if err != nil {
 		t.Fatal(err)
@@ -63,9 +64,10 @@ func TestJudge(t *testing.T) {
 			o.Counts[record.OK] -= 20
 			o.Counts[record.Rejected] += 20
 		}, want: runner.Valid},
-		{name: "idle clients", requests: -200, want: runner.Suspect, reason: "requests under way were 1.8 on average, not 2 (residual 10 %)"},
+		{name: "idle clients", requests: -200, want: runner.Suspect, reason: "1.8 requests were under way on average, not 2 (residual 10 %)"},
 		{name: "mostly idle clients", requests: -600, want: runner.Invalid, reason: "residual 30 %"},
 		{name: "too busy clients", requests: 200, want: runner.Suspect, reason: "residual -10 %"},
+		{name: "responses as long as the interval", requests: -1996, times: record.Times{Response: 4600 * time.Millisecond}, want: runner.Suspect, reason: "measure longer"},
 		{name: "a connection missing", change: func(_ *runner.Cell, o *runner.Outcome) { o.Connections.Open = 1 }, want: runner.Invalid, reason: "1 of 2 connections were open at the end"},
 		{name: "connections unknown", change: func(_ *runner.Cell, o *runner.Outcome) { o.Connections.Open = -1 }, want: runner.Valid},
 		{name: "opened again", change: func(_ *runner.Cell, o *runner.Outcome) { o.Connections.Redials = 3 }, want: runner.Suspect, reason: "3 times a connection was lost"},
@@ -74,14 +76,14 @@ func TestJudge(t *testing.T) {
 		{name: "steal", change: func(_ *runner.Cell, o *runner.Outcome) {
 			o.ServerUse.Cores = machine.CoreTimes{Busy: 500, Idle: 490, Steal: 10}
 			o.ServerUse.Counters = machine.Counters{At: 1000, UserCPU: 500}
-		}, want: runner.Suspect, reason: "1.0 % of the server's cores was stolen"},
+		}, want: runner.Suspect, reason: "the hypervisor took 0.0 % (client) and 1.0 % (server) of the cores"},
 		{name: "much steal", change: func(_ *runner.Cell, o *runner.Outcome) {
 			o.ClientUse.Cores = machine.CoreTimes{Busy: 500, Idle: 250, Steal: 250}
 			o.ClientUse.Counters = machine.Counters{At: 1000, UserCPU: 500}
-		}, want: runner.Invalid, reason: "25.0 % of the client's cores was stolen"},
+		}, want: runner.Invalid, reason: "the hypervisor took 25.0 % (client) and 0.0 % (server) of the cores"},
 		{name: "neighbours", change: func(_ *runner.Cell, o *runner.Outcome) {
 			o.ServerUse.Cores = machine.CoreTimes{Busy: 6 * time.Second, Idle: 4 * time.Second}
-		}, want: runner.Suspect, reason: "other processes used 10 % of the server's cores"},
+		}, want: runner.Suspect, reason: "other processes used 0.0 % (client) and 10.0 % (server) of the cores"},
 		{name: "small lag", times: record.Times{Response: 10 * time.Millisecond, Lag: 99 * time.Microsecond}, want: runner.Valid},
 		{name: "lag", times: record.Times{Response: 10 * time.Millisecond, Lag: 1100 * time.Microsecond}, want: runner.Suspect, reason: "lag has a p99 of 1.1ms, 11 %"},
 		{name: "great lag", times: record.Times{Response: 10 * time.Millisecond, Lag: 5100 * time.Microsecond}, want: runner.Invalid, reason: "51 %"},

@@ -1,0 +1,478 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tailgate/loadtest/floor"
+	"tailgate/loadtest/host"
+	"tailgate/loadtest/report"
+	"tailgate/loadtest/runner"
+	"tailgate/transports"
+	"tailgate/transports/all"
+)
+
+// asMain in the environment makes the test binary the load tester, hosted gateway included.
+const asMain = "LOADTEST_TEST_AS_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMain) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// process is a finished load tester.
+type process struct {
+	status         int
+	stdout, stderr string
+	out, tmp       string // its output folder and temporary folder
+}
+
+// command prepares a load tester as a process of its own, with folders of its own.
+func command(t *testing.T, args ...string) (cmd *exec.Cmd, p *process, stdout, stderr *bytes.Buffer) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = &process{out: filepath.Join(t.TempDir(), "out"), tmp: t.TempDir()}
+	cmd = exec.Command(self, append(slices.Clone(args), "--out", p.out)...)
+	cmd.Env = append(os.Environ(), asMain+"=1", "TMPDIR="+p.tmp)
+	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	return cmd, p, stdout, stderr
+}
+
+func (p *process) finish(t *testing.T, cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	t.Helper()
+	var exit *exec.ExitError
+	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	p.status, p.stdout, p.stderr = cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
+	if left, err := os.ReadDir(p.tmp); err != nil || len(left) > 0 {
+		t.Errorf("left behind in the temporary folder: %v, %v", left, err)
+	}
+}
+
+func loadtest(t *testing.T, args ...string) *process {
+	t.Helper()
+	cmd, p, stdout, stderr := command(t, args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.finish(t, cmd, stdout, stderr)
+	return p
+}
+
+func (p *process) run(t *testing.T) report.Run {
+	t.Helper()
+	r, err := report.Read(filepath.Join(p.out, report.FileName))
+	if err != nil {
+		t.Fatalf("%v; it said: %s", err, p.stderr)
+	}
+	return r
+}
+
+// want checks the exit status. A machine whose hypervisor or neighbours spoil the measurement is no reason to fail.
+func (p *process) want(t *testing.T, status int) {
+	t.Helper()
+	if p.status == status {
+		return
+	}
+	if p.status == exitInvalid {
+		for _, c := range p.run(t).Cells {
+			for _, reason := range c.Reasons {
+				if c.Validity == runner.Invalid && !strings.HasPrefix(reason, "the hypervisor") && !strings.HasPrefix(reason, "other processes") {
+					t.Fatalf("INVALID: %v", c.Reasons)
+				}
+			}
+		}
+		t.Skip("this machine is too busy to measure anything")
+	}
+	t.Fatalf("exit status %d, want %d\n%s%s", p.status, status, p.stdout, p.stderr)
+}
+
+// name is a transport that every version of the list has.
+func name() string { return all.Names()[0] }
+
+// TestUsage: what is wrong with a command line is told with the flag, the value and what is allowed, and the status is 2.
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"--transport pigeon", `unknown transport "pigeon": allowed are ` + strings.Join(all.Names(), ", ")},
+		{"--transport " + name() + ":upside-down", `unknown choice "upside-down"`},
+		{"--transport " + name() + " --encoding xml", `unknown choice "xml"`},
+		{"--size 31", "the smallest order has 32 bytes"},
+		{"--transport " + name() + " --size 33 --ack minimal", "the smallest order has 34 bytes"},
+		{"--size 0", `"0" is no size`},
+		{"--size 2MB", `"2MB" is no size: write bytes as 64, 1KB or 64KB (KB = 1,024), at most 1048576`},
+		{"--size big", `"big" is no size`},
+		{"--clients 0", "--clients 0: 1 to 65536 are allowed"},
+		{"--clients 5 --connections 6", "--connections 6: at most one for each of the 5 clients"},
+		{"--inflight=-1", "--inflight -1"},
+		{"--duration=-1s", "--duration -1s: above 0 and at most 24h are allowed"},
+		{"--duration 10", "--duration"},
+		{"--duration 1s --requests 5", "--duration and --requests can't be used together"},
+		{"--requests=-5", "--requests -5: 1 to"},
+		{"--timeout 1ms", "--timeout 1ms: 10ms to 30m0s are allowed"},
+		{"--warmup=-1s", "--warmup -1s"},
+		{"--slo p99", `--slo: objective "p99": no < or <=`},
+		{"--slo p97<1ms", `unknown statistic "p97"; allowed are p50`},
+		{"--ack some", `--ack must be one of "full","minimal" but got "some"`},
+		{"--format html", `--format must be one of "table","json" but got "html"`},
+		{"--sync maybe", `--sync must be one of "off","os","always"`},
+		{"--accounts 0", "--accounts 0: 1 to 1000 are allowed"},
+		{"--server-cores 0", "--server-cores 0"},
+		{"--cancel-share 0.7 --replace-share 0.5", "together at most 1"},
+		{"--transport " + name() + " --clients 1,2", "for several sizes or clients use loadtest matrix --transports"},
+		{"--key x", "--key: needs --target"},
+		{"--tls", "--tls: needs --target"},
+		{"--tls-insecure", "--tls-ca, --tls-insecure: need --tls"},
+		{"--target localhost --transport " + name(), `--target "localhost": needed is HOST:PORT`},
+		{"--target h:1", "an address speaks one transport; name it with --transport"},
+		{"--target h:1 --tls --tls-ca /does/not/exist --transport " + name(), "--tls-ca: open /does/not/exist"},
+		{"--nonsense", "unknown flag --nonsense"},
+		{"nonsense", "unexpected argument nonsense"},
+		{"matrix --transport " + name(), "with matrix, use --transports"},
+		{"matrix --size 64", "with matrix, use --sizes"},
+		{"matrix --transports " + name() + "," + name(), "stands twice"},
+
+		{"--rate 1000", "not yet: --rate comes with a later release"},
+		{"--arrivals poisson", "not yet: --arrivals"},
+		{"--step x", "not yet: --step"},
+		{"--size-mix x", "not yet: --size-mix"},
+		{"--repeat 3", "not yet: --repeat"},
+		{"--budget 10m", "not yet: --budget"},
+		{"--resume", "not yet: --resume"},
+		{"--explain", "not yet: --explain"},
+		{"capacity", "not yet: capacity comes with a later release"},
+		{"capacity --slo p99<10ms", "not yet: capacity"},
+		{"compare a.json b.json", "not yet: compare"},
+		{"calibrate", "not yet: calibrate"},
+		{"report run.json", "not yet: report"},
+		{"cost run.json --prices p.yaml", "not yet: cost"},
+		{"advise --workload w.yaml", "not yet: advise"},
+	} {
+		var stdout, stderr strings.Builder
+		args := append(strings.Fields(c.args), "--out", t.TempDir())
+		if strings.HasPrefix(c.want, "the smallest") {
+			// These need a gateway to be asked for its instruments, so they run as a process.
+			p := loadtest(t, append(strings.Fields(c.args), "--requests", "1")...)
+			if p.status != exitUsage || !strings.Contains(p.stderr, c.want) {
+				t.Errorf("%s: status %d, %q; want 2 and %q", c.args, p.status, p.stderr, c.want)
+			}
+			continue
+		}
+		if status := run(args, nil, &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), c.want) || !strings.Contains(stderr.String(), "loadtest --help") {
+			t.Errorf("%s: status %d, %q; want 2 and %q", c.args, status, stderr.String(), c.want)
+		}
+		if stdout.Len() > 0 {
+			t.Errorf("%s: a usage error on the standard output: %q", c.args, stdout.String())
+		}
+	}
+	if slices.Contains(all.Names(), "tcp") {
+		for args, want := range map[string]string{
+			"--transport tcp:spin":                  "not yet: tcp:spin comes with a later release",
+			"--transport tcp --engine park":         "not yet: tcp:park",
+			"--transport tcp:semaphore=50":          "not yet: tcp:semaphore=50",
+			"--transport tcp:none --flow credit":    `both "none" and "credit" are given`,
+			"matrix --transports tcp,tcp:none,none": `both "none" and "none" are given`,
+		} {
+			var stderr strings.Builder
+			if status := run(strings.Fields(args), nil, &stderr, &stderr); status != exitUsage || !strings.Contains(stderr.String(), want) {
+				t.Errorf("%s: status %d, %q; want 2 and %q", args, status, stderr.String(), want)
+			}
+		}
+	}
+}
+
+// TestHelp names every transport, and every flag has a text.
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"matrix", "--help"}} {
+		var stdout, stderr strings.Builder
+		if status := run(args, nil, &stdout, &stderr); status != exitOK || stderr.Len() > 0 {
+			t.Errorf("%v: status %d, %q", args, status, stderr.String())
+		}
+		for _, want := range append(all.Names(), "--slo", "--inflight", "--target", "later release", "matrix") {
+			if !strings.Contains(stdout.String(), want) {
+				t.Errorf("%v: the help does not speak of %s", args, want)
+			}
+		}
+	}
+}
+
+// TestPlan lays out runs and looks at their cells.
+func TestPlan(t *testing.T) {
+	type want struct {
+		cells, floors int
+		duration      time.Duration // 0 = not looked at
+	}
+	transportsCount, studiedCount := len(all.All()), 0
+	for _, s := range studied {
+		if slices.Contains(all.Names(), s) {
+			studiedCount++
+		}
+	}
+	for args, w := range map[string]want{
+		"":                          {cells: transportsCount*3*2 + studiedCount*3, floors: 1},
+		"--size 64":                 {cells: transportsCount*2 + studiedCount, floors: 1},
+		"--clients 7 --size 64,1KB": {cells: transportsCount * 2, floors: 1},
+		"--transport " + name():     {cells: 1, duration: 10 * time.Second},
+		"--transport " + name() + " --duration 3s": {cells: 1, duration: 3 * time.Second},
+		"matrix": {cells: transportsCount * 25, floors: 1, duration: 10 * time.Second},
+		"matrix --transports " + name() + " --sizes 64,128 --clients 1,2,3": {cells: 6, floors: 1},
+		"--target h:1 --transport " + name():                                {cells: 1},
+	} {
+		o, status := parse(strings.Fields(args), os.Stderr, os.Stderr)
+		if o == nil {
+			t.Fatalf("%q: status %d", args, status)
+		}
+		p, err := o.plan()
+		if err != nil {
+			t.Errorf("%q: %v", args, err)
+			continue
+		}
+		floors := 0
+		for _, c := range p.cells {
+			if c.floor {
+				floors++
+			}
+		}
+		if len(p.cells)-floors != w.cells || floors != w.floors || w.duration > 0 && p.duration != w.duration {
+			t.Errorf("%q: %d cells and %d floors of %v, want %+v", args, len(p.cells)-floors, floors, p.duration, w)
+		}
+		if order := slices.Sorted(slices.Values(p.order)); len(order) != len(p.cells) || order[0] != 0 || order[len(order)-1] != len(p.cells)-1 {
+			t.Errorf("%q: the order %v is not one of %d cells", args, p.order, len(p.cells))
+		}
+		if args == "" {
+			if total := p.estimate(0); total > 100*time.Second {
+				t.Errorf("the default run takes about %v, want less than two minutes with a reserve", total)
+			}
+		}
+	}
+}
+
+// TestJoinChoices: commas separate transports and their choices.
+func TestJoinChoices(t *testing.T) {
+	a := name()
+	for text, want := range map[string][]string{
+		a:                           {a},
+		a + ":x,y," + a + ":z":      {a + ":x,y", a + ":z"},
+		a + "," + a + ":x":          {a, a + ":x"},
+		"pigeon," + a:               {"pigeon", a},
+		a + ":x=1,y," + a + "," + a: {a + ":x=1,y", a, a},
+	} {
+		if got := joinChoices(strings.Split(text, ",")); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestEveryTransport measures a small cell of each, hosted, and checks the accounts in run.json.
+func TestEveryTransport(t *testing.T) {
+	p := loadtest(t, "matrix", "--sizes", "64", "--clients", "1,3", "--requests", "300", "--warmup", "10ms", "--format", "json")
+	p.want(t, exitOK)
+	r := p.run(t)
+	var printed report.Run
+	if err := json.Unmarshal([]byte(p.stdout), &printed); err != nil || len(printed.Cells) != len(r.Cells) {
+		t.Errorf("--format json prints %d cells, %v; the file has %d", len(printed.Cells), err, len(r.Cells))
+	}
+	if len(r.Cells) != 2*len(all.All())+1 || r.Interrupted || len(r.Environment.AllowedCores) == 0 {
+		t.Errorf("%d cells, interrupted: %t, environment %+v", len(r.Cells), r.Interrupted, r.Environment)
+	}
+	orders := map[int]bool{}
+	for _, c := range r.Cells {
+		orders[c.Order] = true
+		if sum := c.OK + c.Rejected + c.Refused + c.TimedOut + c.Errors + c.Unsent; c.Requests != 300 || sum != 300 || c.OK != 300 || c.Good > c.OK || c.Response.Count != 300 {
+			t.Errorf("%s x %d: %d requests, %d by fate, %d ok, %d in the response times: %v", c.Spec, c.Clients, c.Requests, sum, c.OK, c.Response.Count, c.Notes)
+		}
+		if c.ServerUse == nil || c.ServerUse.UserCPUSeconds+c.ServerUse.SystemCPUSeconds <= 0 || c.Client == nil || c.Client.UserCPUSeconds+c.Client.SystemCPUSeconds <= 0 {
+			t.Errorf("%s x %d: counters %+v and %+v", c.Spec, c.Clients, c.Client, c.ServerUse)
+		}
+		if r.Method.Pinned && c.Gomaxprocs.Server != len(r.Method.ServerCores) {
+			t.Errorf("%s x %d: GOMAXPROCS %d of a server on %v", c.Spec, c.Clients, c.Gomaxprocs.Server, r.Method.ServerCores)
+		}
+		if c.Transport != floor.Name && c.Server.Count != 300 {
+			t.Errorf("%s x %d: %d server times", c.Spec, c.Clients, c.Server.Count)
+		}
+		if c.Clients == 1 && c.FloorMultiple == nil {
+			t.Errorf("%s x 1: no multiple of the floor", c.Spec)
+		}
+	}
+	if len(orders) != len(r.Cells) {
+		t.Errorf("the order of the cells is %v", orders)
+	}
+}
+
+// TestSLOStatus: an objective that was given decides the exit status, the default one only informs.
+func TestSLOStatus(t *testing.T) {
+	cell := func(requests string, slos ...string) *process {
+		args := []string{"--transport", name(), "--clients", "2", "--requests", requests, "--warmup", "10ms"}
+		for _, slo := range slos {
+			args = append(args, "--slo", slo)
+		}
+		return loadtest(t, args...)
+	}
+	for _, c := range []struct {
+		name     string
+		requests string
+		slos     []string
+		want     int
+		say      string
+	}{
+		{"met", "1000", []string{"p99<9s", "max<=10s"}, exitOK, ""},
+		{"missed", "1000", []string{"p99<9s", "p50<1ns"}, exitMissed, "missed 1 times"},
+		{"too few", "100", []string{"p99<9s"}, exitInvalid, "too few samples for 1 verdicts"},
+		{"default", "100", nil, exitOK, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := cell(c.requests, c.slos...)
+			p.want(t, c.want)
+			if c.want == exitInvalid && strings.Contains(p.stderr, "INVALID") {
+				t.Skip("this machine is too busy to measure anything")
+			}
+			if !strings.Contains(p.stderr, c.say) || c.say == "" && p.stderr != "" {
+				t.Errorf("it said %q, want %q", p.stderr, c.say)
+			}
+			if !strings.Contains(p.stdout, "Results: "+p.out) {
+				t.Errorf("the table does not say where the results are:\n%s", p.stdout)
+			}
+		})
+	}
+}
+
+// TestTarget drives a gateway that runs elsewhere, twice, with a right and a wrong key.
+func TestTarget(t *testing.T) {
+	t.Setenv(asMain, "1")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway, err := host.Start(t.Context(), host.Options{
+		Command: []string{self, childCommand},
+		Task:    host.Task{Transport: name(), Keys: host.NewKeys(2), Sync: "os", MaxConnections: 32},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := gateway.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	address := gateway.Address(name())
+	args := []string{"--target", address, "--transport", name(), "--clients", "4", "--requests", "200", "--warmup", "10ms"}
+	for range 2 { // the second run's ids must not be the first one's again
+		p := loadtest(t, append(args, "--key", gateway.Keys()[0], "--key="+gateway.Keys()[1])...)
+		p.want(t, exitOK)
+		r := p.run(t)
+		if c := r.Cells[0]; len(r.Cells) != 1 || c.OK != 200 || c.ServerUse != nil || r.Method.Target != address || r.Method.Accounts != 2 {
+			t.Errorf("%+v with %v", c, c.Notes)
+		}
+		for _, key := range gateway.Keys() {
+			text, err := os.ReadFile(filepath.Join(p.out, report.FileName))
+			if err != nil || bytes.Contains(text, []byte(key)) || strings.Contains(p.stdout+p.stderr, key) {
+				t.Errorf("a key stands in the results: %v", err)
+			}
+		}
+	}
+	p := loadtest(t, append(args, "--key", "wrong")...)
+	if p.status != exitFailure || !strings.Contains(p.stderr, "UNAUTHENTICATED") {
+		t.Errorf("a wrong key: status %d, %q; want 1 and the reason", p.status, p.stderr)
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	p := loadtest(t, "--target", "127.0.0.1:1", "--transport", name(), "--requests", "1")
+	if p.status != exitFailure || !strings.Contains(p.stderr, "127.0.0.1:1") || !strings.Contains(p.stderr, "refused") {
+		t.Errorf("status %d, %q; want 1 and why", p.status, p.stderr)
+	}
+	if r := p.run(t); len(r.Cells) != 1 || r.Cells[0].Validity != runner.Invalid || r.Cells[0].Client != nil {
+		t.Errorf("%+v", r.Cells)
+	}
+}
+
+// TestInterrupted: what was measured before the signal is kept and marked.
+func TestInterrupted(t *testing.T) {
+	cmd, p, stdout, stderr := command(t, "matrix", "--transports", name(), "--sizes", "64", "--clients", "1,2,3", "--duration", "1s", "--warmup", "10ms")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// The file comes with the first cell; then the second is under way.
+	path := filepath.Join(p.out, report.FileName)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			_ = cmd.Process.Kill()
+			t.Fatal("no results after 30 s")
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	p.finish(t, cmd, stdout, stderr)
+	r := p.run(t)
+	if p.status != exitFailure || !strings.Contains(p.stderr, "interrupted") || !r.Interrupted || len(r.Cells) < 1 || len(r.Cells) > 3 {
+		t.Errorf("status %d, %q, interrupted: %t, %d cells", p.status, p.stderr, r.Interrupted, len(r.Cells))
+	}
+	whole := 0
+	for _, c := range r.Cells {
+		if !c.Interrupted {
+			whole++
+		}
+		if sum := c.OK + c.Rejected + c.Refused + c.TimedOut + c.Errors + c.Unsent; sum != c.Requests {
+			t.Errorf("%d requests, %d by fate", c.Requests, sum)
+		}
+	}
+	if whole < 1 || whole > 2 || !strings.Contains(p.stdout, "INTERRUPTED") {
+		t.Errorf("%d whole cells of %d; it printed:\n%s", whole, len(r.Cells), p.stdout)
+	}
+}
+
+// TestHiddenCommand: the child's command is not for people.
+func TestHiddenCommand(t *testing.T) {
+	var stdout, stderr strings.Builder
+	if status := run([]string{childCommand}, strings.NewReader(""), &stdout, &stderr); status != exitFailure || !strings.Contains(stderr.String(), "own use") {
+		t.Errorf("status %d, %q", status, stderr.String())
+	}
+}
+
+func TestRedact(t *testing.T) {
+	got := redact([]string{"--key", "secret", "--key=secret", "--size", "64"})
+	if want := []string{"--key", "***", "--key=***", "--size", "64"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestProgressLine: without a terminal there is none, so that nothing of it is paid for.
+func TestProgressLine(t *testing.T) {
+	if newProgress(&bytes.Buffer{}).cell(&plan{}, 0, cell{}) != nil {
+		t.Error("a live line without a terminal")
+	}
+	var out bytes.Buffer
+	p := &plan{options: &options{}, cells: make([]cell, 2), duration: 2 * time.Second}
+	l := progress{terminal: &out}
+	show := l.cell(p, 0, cell{spec: all.Spec{Transport: transports.Transport{Name: "tcp"}}, size: 64, clients: 5})
+	show(runner.Progress{Elapsed: time.Second, Total: 2 * time.Second, Done: 1234})
+	l.clear()
+	for _, want := range []string{"[1/2] tcp, 64 B x 5", "1234 done, 1234/s", "s left"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the live line %q does not say %q", out.String(), want)
+		}
+	}
+}
