@@ -61,10 +61,10 @@ func TestDialFailsClearly(t *testing.T) {
 	nobody := closed.Addr().String()
 	closed.Close()
 	stranger := serveRaw(t, func(conn net.Conn) {
-		io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
-		io.Copy(io.Discard, conn)
+		_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
+		_, _ = io.Copy(io.Discard, conn)
 	})
-	silent := serveRaw(t, func(conn net.Conn) { io.Copy(io.Discard, conn) })
+	silent := serveRaw(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 	short := transports.Limits{HandshakeTimeout: 500 * time.Millisecond}
 	for name, c := range map[string]struct {
 		config transports.DialConfig
@@ -282,7 +282,9 @@ func TestForeignServers(t *testing.T) {
 	stop := make(chan struct{})
 	go func() {
 		defer close(stop)
-		server.Serve(listener)
+		if err := server.Serve(listener); err != nil {
+			t.Error(err)
+		}
 	}()
 	defer func() {
 		server.Stop()

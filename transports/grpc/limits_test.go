@@ -81,8 +81,8 @@ func TestSlowAndBrokenPeersAreCut(t *testing.T) {
 	}})
 	for name, begin := range map[string]func(t *testing.T, conn net.Conn){
 		"silent":         func(*testing.T, net.Conn) {},
-		"half a preface": func(_ *testing.T, conn net.Conn) { io.WriteString(conn, http2.ClientPreface[:10]) },
-		"HTTP/1.1":       func(_ *testing.T, conn net.Conn) { io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n") },
+		"half a preface": func(_ *testing.T, conn net.Conn) { _, _ = io.WriteString(conn, http2.ClientPreface[:10]) },
+		"HTTP/1.1":       func(_ *testing.T, conn net.Conn) { _, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n") },
 		"no message":     func(t *testing.T, conn net.Conn) { beginRequest(t, conn, nil) },
 		"half a message": func(t *testing.T, conn net.Conn) { beginRequest(t, conn, []byte{0, 0, 0, 0, 50, 0x0a}) },
 	} {
@@ -227,7 +227,9 @@ func TestSilentConnectionsDoNotHoldUpAShutdown(t *testing.T) {
 	server := listen(t, &fake.Gateway{}, transports.ListenConfig{Limits: transports.Limits{HandshakeTimeout: time.Hour}})
 	silent := connect(t, server)
 	half := connect(t, server)
-	io.WriteString(half, http2.ClientPreface[:10])
+	if _, err := io.WriteString(half, http2.ClientPreface[:10]); err != nil {
+		t.Fatal(err)
+	}
 	// Until both are accepted: a served request behind them in the queue of the listener.
 	dial(t, server, transports.DialConfig{Limits: transports.Limits{HandshakeTimeout: patience}})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -33,7 +33,11 @@ func native(t testing.TB, server transports.Server, options ...ggrpc.DialOption)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return conn
 }
 
@@ -166,10 +170,7 @@ func TestAuthorization(t *testing.T) {
 		{[]string{"Bearer good", "Bearer good"}, codes.Unauthenticated},
 		{nil, codes.Unauthenticated},
 	} {
-		ctx := t.Context()
-		for _, h := range c.headers {
-			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", h)
-		}
+		ctx := metadata.NewOutgoingContext(t.Context(), metadata.MD{"authorization": c.headers})
 		if _, err := stub.ListInstruments(ctx, &pb.ListInstrumentsRequest{}); status.Code(err) != c.want {
 			t.Errorf("%q: %v, want %v", c.headers, err, c.want)
 		}
@@ -272,7 +273,7 @@ func TestReflectionShowsTheContract(t *testing.T) {
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Recv(); err != io.EOF {
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
 		t.Errorf("the stream ends with %v", err)
 	}
 }

@@ -248,7 +248,7 @@ func (c *client) readResponse(ctx context.Context, response *http.Response, call
 	defer c.answers.Put(buffer)
 	// To the end of the body, which gives the connection back before the next call asks for one.
 	_, err := buffer.ReadFrom(io.LimitReader(response.Body, maxResponseBytes+1))
-	response.Body.Close() //nolint:errcheck // read to its end, or of no use
+	response.Body.Close()
 	if err != nil {
 		return outcome.Unanswered(ctx, err)
 	}

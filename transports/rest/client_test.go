@@ -92,13 +92,13 @@ func TestDialFailsClearly(t *testing.T) {
 	nobody := closed.Addr().String()
 	closed.Close()
 	stranger := serveScript(t, func(_ *script, _ int, conn net.Conn) {
-		io.WriteString(conn, "220 mail.example ESMTP\r\n")
-		io.Copy(io.Discard, conn)
+		_, _ = io.WriteString(conn, "220 mail.example ESMTP\r\n")
+		_, _ = io.Copy(io.Discard, conn)
 	})
 	web := serveScript(t, func(s *script, _ int, conn net.Conn) {
 		s.exchange(conn, bufio.NewReader(conn), "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n<html")
 	})
-	silent := serveScript(t, func(_ *script, _ int, conn net.Conn) { io.Copy(io.Discard, conn) })
+	silent := serveScript(t, func(_ *script, _ int, conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 	short := transports.Limits{HandshakeTimeout: 300 * time.Millisecond}
 	for name, c := range map[string]struct {
 		config transports.DialConfig

@@ -3,7 +3,6 @@ package rest
 import (
 	"testing"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
@@ -24,7 +23,7 @@ func TestDescriptionsAreTheContractsComments(t *testing.T) {
 		{[]int32{4, 0, 2, 0}, " The id.\n"},
 	} {
 		file.SourceCodeInfo = &descriptorpb.SourceCodeInfo{Location: append(file.GetSourceCodeInfo().GetLocation(),
-			&descriptorpb.SourceCodeInfo_Location{Path: c.path, Span: []int32{0, 0, 0}, LeadingComments: proto.String(c.text)})}
+			&descriptorpb.SourceCodeInfo_Location{Path: c.path, Span: []int32{0, 0, 0}, LeadingComments: new(c.text)})}
 	}
 	rich, err := protodesc.NewFile(file, protoregistry.GlobalFiles)
 	if err != nil {

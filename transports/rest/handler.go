@@ -83,11 +83,11 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case route != nil:
 	case allowed != nil:
-		refusal := refuse(http.StatusMethodNotAllowed, "", "%s is not a method of %s", r.Method, r.URL.Path)
+		refusal := refuse(http.StatusMethodNotAllowed, "%s is not a method of %s", r.Method, r.URL.Path)
 		refusal.allow = allowed
 		return refusal
 	default:
-		return refuse(http.StatusNotFound, "", "no such path: %s; %s lists them all", r.URL.Path, openAPIPath)
+		return refuse(http.StatusNotFound, "no such path: %s; %s lists them all", r.URL.Path, openAPIPath)
 	}
 	if route.operation == 0 {
 		return transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "%s is not offered by this version on %s", route.rpc, Name)
@@ -160,7 +160,7 @@ func (h *handler) exchange(w http.ResponseWriter, r *http.Request, route *route,
 		return err
 	}
 	if answerIn = negotiate(r.Header["Accept"], answerIn); answerIn == nil {
-		return refuse(http.StatusNotAcceptable, "", "answers are %s or %s, and Accept takes neither", jsonType, protobufType)
+		return refuse(http.StatusNotAcceptable, "answers are %s or %s, and Accept takes neither", jsonType, protobufType)
 	}
 	if err := transports.Do(r.Context(), session, x); err != nil {
 		return err
@@ -187,10 +187,10 @@ func (h *handler) readRequest(r *http.Request, job *work) (*encoding, error) {
 	contentType := r.Header.Get("Content-Type")
 	e := encodingOf(contentType)
 	if e == nil {
-		return nil, refuse(http.StatusUnsupportedMediaType, "", "the Content-Type %q is not one of %s, %s", contentType, jsonType, protobufType)
+		return nil, refuse(http.StatusUnsupportedMediaType, "the Content-Type %q is not one of %s, %s", contentType, jsonType, protobufType)
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return nil, refuse(http.StatusUnsupportedMediaType, "", "the Content-Encoding %q is not taken; send the body as it is", coding)
+		return nil, refuse(http.StatusUnsupportedMediaType, "the Content-Encoding %q is not taken; send the body as it is", coding)
 	}
 	var err error
 	if job.body, err = readBody(job.body[:0], r, e.maxBytes(h.limits.MaxRequestBytes)); err != nil {
@@ -247,7 +247,7 @@ func bodyError(err error, got int) error {
 			fault:  transports.Refuse(pb.Reason_REASON_DEADLINE_EXCEEDED, "the body did not come in time: %d bytes of it did", got),
 		}
 	}
-	return refuse(http.StatusBadRequest, "", "the body ended after %d bytes: %v", got, err)
+	return refuse(http.StatusBadRequest, "the body ended after %d bytes: %v", got, err)
 }
 
 // refuseBody refuses a body where none is taken. Ignoring it would turn {"symbol":"X"} of a careless mass cancel into a cancel of everything.
@@ -264,7 +264,7 @@ func refuseBody(r *http.Request, route *route) error {
 			return bodyError(err, 0)
 		}
 	}
-	return refuse(http.StatusBadRequest, "", "%s %s takes no body; its parameters go into the query: %s", route.method, route.path, route.parameterNames())
+	return refuse(http.StatusBadRequest, "%s %s takes no body; its parameters go into the query: %s", route.method, route.path, route.parameterNames())
 }
 
 // readPath sets the field that the path names. A body may repeat it, and must not say otherwise.

@@ -25,7 +25,7 @@ var openAPI = sync.OnceValue(func() []byte {
 
 func serveOpenAPI(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		refusal := refuse(http.StatusMethodNotAllowed, "", "%s is not a method of %s", r.Method, openAPIPath)
+		refusal := refuse(http.StatusMethodNotAllowed, "%s is not a method of %s", r.Method, openAPIPath)
 		refusal.allow = []string{http.MethodGet, http.MethodHead}
 		return refusal
 	}

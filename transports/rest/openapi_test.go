@@ -26,7 +26,7 @@ func (c checker) resolve(schema map[string]any) map[string]any {
 		return schema
 	}
 	at := c.root
-	for _, step := range strings.Split(strings.TrimPrefix(reference, "#/"), "/") {
+	for step := range strings.SplitSeq(strings.TrimPrefix(reference, "#/"), "/") {
 		next, ok := at[step].(map[string]any)
 		if !ok {
 			c.t.Fatalf("%s leads nowhere", reference)

@@ -49,8 +49,8 @@ type refusal struct {
 // Error implements error.
 func (r *refusal) Error() string { return r.fault.Error() }
 
-func refuse(status int, field, format string, args ...any) *refusal {
-	return &refusal{status: status, fault: transports.Malformed(field, format, args...)}
+func refuse(status int, format string, args ...any) *refusal {
+	return &refusal{status: status, fault: transports.Malformed("", format, args...)}
 }
 
 // problem is the body of every error: RFC 9457 with the contract's ErrorDetail as extension members. Its type is the default,
@@ -89,8 +89,7 @@ func writeProblem(w http.ResponseWriter, err error) {
 		wait := max(time.Second, time.Duration(detail.GetRetryAfterMs())*time.Millisecond)
 		header.Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
 	}
-	switch fault.Reason {
-	case pb.Reason_REASON_DRAINING, pb.Reason_REASON_TOO_LARGE:
+	if fault.Reason == pb.Reason_REASON_DRAINING || fault.Reason == pb.Reason_REASON_TOO_LARGE {
 		// For a body that is too large, also because net/http would read up to 256 KiB of it before it lets the answer go,
 		// to keep the connection; closing, it lingers half a second so that the peer can read.
 		header.Set("Connection", "close")

@@ -3,6 +3,7 @@ package rest
 import (
 	"math"
 	"regexp"
+	"slices"
 
 	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	"google.golang.org/protobuf/proto"
@@ -223,12 +224,7 @@ func needed(f protoreflect.FieldDescriptor) bool {
 		return err == nil && !expression.MatchString("")
 	}
 	if in := rules.GetEnum().GetIn(); len(in) > 0 {
-		for _, n := range in {
-			if n == 0 {
-				return false
-			}
-		}
-		return true
+		return !slices.Contains(in, 0)
 	}
 	return rules.GetRequired() || rules.GetUint64().GetGte() > 0 || rules.GetInt64().GetGte() > 0 || rules.GetUint32().GetGte() > 0
 }

@@ -53,7 +53,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if c := l.admit(inner); c != nil {
 			return c, nil
 		}
-		inner.Close() //nolint:errcheck // nobody is told
+		inner.Close()
 	}
 }
 

@@ -64,6 +64,19 @@ func accept(t *testing.T, p *pipes, l *guard.Listener) (client net.Conn, server 
 	}
 }
 
+// pass lets so much of the bubble's time go by.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func closing(t *testing.T, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func isClosed(c net.Conn) bool {
 	c.SetReadDeadline(time.Now().Add(time.Nanosecond)) //nolint:errcheck // a pipe takes it
 	_, err := c.Read(make([]byte, 1))
@@ -74,7 +87,7 @@ func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
 		l := guard.Listen(p, guard.Options{MaxConnections: 2, SurplusTime: time.Second})
-		defer l.Close()
+		defer closing(t, l)
 		var regular []*guard.Conn
 		for range 2 {
 			_, c := accept(t, p, l)
@@ -96,12 +109,11 @@ func TestPlaces(t *testing.T) {
 			t.Fatal("a connection beyond all places is not closed")
 		}
 		// The Accept of that one still waits. A freed regular place serves the next, closed twice or not.
-		regular[0].Close()
-		regular[0].Close()
+		closing(t, regular[0])
+		closing(t, regular[0])
 		p.dial()
 		synctest.Wait()
-		time.Sleep(time.Second) // of the bubble's clock
-		synctest.Wait()
+		pass(time.Second)
 		for _, client := range surplus {
 			if !isClosed(client) {
 				t.Fatal("a surplus connection outlived its time")
@@ -111,9 +123,9 @@ func TestPlaces(t *testing.T) {
 		if c == nil || !c.Surplus() {
 			t.Error("a double close gave two places back")
 		} else {
-			c.Close()
+			closing(t, c)
 		}
-		regular[1].Close()
+		closing(t, regular[1])
 	})
 }
 
@@ -137,7 +149,7 @@ func TestDrainClosesWhatWasNotUsed(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Errorf("Close after Drain: %v", err)
 		}
-		used.Close()
+		closing(t, used)
 	})
 }
 
@@ -145,9 +157,9 @@ func TestAddressesLeadBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
 		l := guard.Listen(p, guard.Options{MaxConnections: 1, SurplusTime: time.Second})
-		defer l.Close()
+		defer closing(t, l)
 		_, c := accept(t, p, l)
-		defer c.Close()
+		defer closing(t, c)
 		if guard.Of(c.RemoteAddr()) != c || guard.Of(c.Remote()) != nil || guard.Of(nil) != nil {
 			t.Error("an address does not lead to its connection")
 		}
@@ -163,9 +175,9 @@ func TestWriteGoesOnWhileBytesMove(t *testing.T) {
 		const timeout = time.Second
 		p := newPipes()
 		l := guard.Listen(p, guard.Options{MaxConnections: 1, SurplusTime: time.Second, WriteTimeout: timeout})
-		defer l.Close()
+		defer closing(t, l)
 		client, c := accept(t, p, l)
-		defer c.Close()
+		defer closing(t, c)
 		sent := bytes.Repeat([]byte("0123456789"), 3)
 		done := make(chan error, 1)
 		go func() {
@@ -177,7 +189,7 @@ func TestWriteGoesOnWhileBytesMove(t *testing.T) {
 		}()
 		var got []byte
 		for len(got) < len(sent) {
-			time.Sleep(timeout * 9 / 10) // longer than the timeout in sum, never at once
+			pass(timeout * 9 / 10) // longer than the timeout in sum, never at once
 			b := make([]byte, 7)
 			n, err := client.Read(b)
 			if err != nil {
