@@ -134,5 +134,6 @@ func orderMessage(o *orders.Order) *pb.Order {
 		Status: o.Status, Reason: o.Reason, Price: o.Price,
 		Quantity: o.Quantity, FilledQuantity: o.Filled, LeavesQuantity: o.Leaves,
 		LastPrice: o.LastPrice, FilledNotional: o.FilledNotional, OrderVersion: o.Version, ReceivedNs: uint64(o.ReceivedNs),
+		SelfTradePrevention: pb.SelfTradePrevention_SELF_TRADE_PREVENTION_NONE, // checkOffered lets no other in
 	}
 }

@@ -71,3 +71,8 @@ func TestTransports(t *testing.T) {
 	}
 	transportstest.Compare(t, tables...)
 }
+
+// TestTogether runs all transports over one gateway: an order entered through one is repeated, filled and canceled through another.
+func TestTogether(t *testing.T) {
+	transportstest.RunTogether(t, append([]transports.Transport{memory.Transport()}, all.All()...), newGateway)
+}
