@@ -48,6 +48,14 @@ func connect(t testing.TB, server transports.Server) *peer {
 func greet(t testing.TB, server transports.Server, features uint32) *peer {
 	t.Helper()
 	p := connect(t, server)
+	p.greet(features)
+	return p
+}
+
+// greet shakes hands.
+func (p *peer) greet(features uint32) {
+	p.t.Helper()
+	t := p.t
 	hello := wire.HelloMessage{Lowest: 1, Highest: 1, Features: features, MaxPayload: 1<<32 - 1}
 	p.send(wire.Frame(wire.Header{Type: wire.Hello, Correlation: p.next}, hello.Encode()))
 	h, payload := p.read()
@@ -62,7 +70,6 @@ func greet(t testing.TB, server transports.Server, features uint32) *peer {
 		t.Fatalf("HELLO_ACK grants up to %d from %d, the floor is %d", h.Credit, h.Aux, ack.Floor)
 	}
 	p.used, p.floor, p.model = h.Aux, ack.Floor, ack.Model
-	return p
 }
 
 func (p *peer) send(b []byte) {

@@ -1,0 +1,392 @@
+package outbox_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"tailgate/transports/tcp/internal/outbox"
+	"tailgate/transports/tcp/internal/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pair is the two ends of a connection on loopback.
+func pair(t testing.TB) (near, far *net.TCPConn) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	dialed, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = dialed.Close(), accepted.Close() })
+	return accepted.(*net.TCPConn), dialed.(*net.TCPConn)
+}
+
+// box is an out-buffer over near; blocking is the way of TLS.
+func box(near net.Conn, blocking bool, change func(*outbox.Config)) *outbox.Box {
+	config := outbox.Config{Pool: &outbox.Pool{}, Conn: near, Limit: 1 << 40, WriteTimeout: 20 * time.Second}
+	if !blocking {
+		config.Raw = outbox.Raw(near)
+	}
+	if change != nil {
+		change(&config)
+	}
+	return outbox.New(config)
+}
+
+// answer appends a RESPONSE whose payload starts with a stamp, CONTROL one that waits for nobody. It returns the frame as it must arrive.
+func answer(b *outbox.Box, id, credit uint32, size int, now int64) []byte {
+	size = max(size, 8)
+	frame := wire.Frame(wire.Header{Type: wire.Response, Correlation: id, Credit: credit, X: 0, Y: 1}, bytes.Repeat([]byte{byte(id)}, size+1))
+	h := wire.Parse(frame)
+	h.X = 1 // the stamp is at payload[1:9]
+	h.Put(frame)
+	room := b.Begin(len(frame))
+	if room == nil {
+		return nil
+	}
+	b.EndAnswer(copy(room, frame))
+	binary.LittleEndian.PutUint64(frame[wire.HeaderSize+1:], uint64(now))
+	return frame
+}
+
+func control(b *outbox.Box, id uint32) []byte {
+	frame := wire.Frame(wire.Header{Type: wire.Pong, Correlation: id, Credit: id}, nil)
+	room := b.Begin(len(frame))
+	if room == nil {
+		return nil
+	}
+	b.EndControl(copy(room, frame))
+	return frame
+}
+
+// TestWhatLeavesIsWhatWasReleased drives a box through random appends, marks, releases and failures, with a peer that reads at its own pace, and compares
+// the peer's bytes with a list.
+func TestWhatLeavesIsWhatWasReleased(t *testing.T) {
+	for _, blocking := range []bool{false, true} {
+		name := "raw"
+		if blocking {
+			name = "blocking"
+		}
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(r *rapid.T) {
+				near, far := pair(t)
+				b := box(near, blocking, nil)
+				var got []byte
+				var reading sync.WaitGroup
+				reading.Go(func() { got, _ = io.ReadAll(far) })
+
+				// The model: frames in order, and how far they may have left.
+				type piece struct {
+					frame  []byte
+					answer bool
+				}
+				var queue []piece // not released
+				var want []byte
+				var marks []struct {
+					mark uint64
+					n    int // pieces of queue that it covers
+				}
+				dirty, now := false, int64(1000)
+				settle := func() {
+					if len(marks) == 0 && !dirty {
+						for _, p := range queue {
+							want = append(want, p.frame...)
+						}
+						queue = nil
+					}
+				}
+				id, aborted := uint32(0), false
+				for range rapid.IntRange(0, 60).Draw(r, "steps") {
+					switch rapid.SampledFrom([]string{"answer", "answer", "large", "control", "mark", "release", "flush", "abort"}).Draw(r, "step") {
+					case "answer":
+						id++
+						queue = append(queue, piece{answer(b, id, id, rapid.IntRange(8, 3000).Draw(r, "size"), now), true})
+						dirty = true
+					case "large":
+						id++
+						queue = append(queue, piece{answer(b, id, id, rapid.IntRange(15_000, 300_000).Draw(r, "size"), now), true})
+						dirty = true
+					case "control":
+						id++
+						queue = append(queue, piece{control(b, id), false})
+						settle()
+					case "mark":
+						marks = append(marks, struct {
+							mark uint64
+							n    int
+						}{b.Mark(), len(queue)})
+						dirty = false
+					case "release":
+						if len(marks) == 0 {
+							continue
+						}
+						m := marks[0]
+						marks = marks[1:]
+						for _, p := range queue[:m.n] {
+							want = append(want, p.frame...)
+						}
+						queue = queue[m.n:]
+						for i := range marks {
+							marks[i].n -= m.n
+						}
+						b.Release(m.mark, now)
+						settle()
+					case "flush":
+						b.Flush()
+					case "abort":
+						if rapid.IntRange(0, 9).Draw(r, "really") > 0 || len(marks) == 0 {
+							continue
+						}
+						last := wire.Frame(wire.Header{Type: wire.Error}, []byte("end"))
+						b.Abort(last)
+						want, queue, aborted = append(want, last...), nil, true
+						if b.Begin(1) != nil {
+							r.Fatal("the box takes frames after an abort")
+						}
+					}
+					if aborted {
+						break
+					}
+				}
+				if !aborted {
+					b.Mark()
+					for _, p := range queue {
+						want = append(want, p.frame...)
+					}
+					marks = append(marks, struct {
+						mark uint64
+						n    int
+					}{})
+					b.Finish()
+					for i, m := range marks {
+						if i == len(marks)-1 {
+							m.mark = uint64(len(want))
+						}
+						b.Release(m.mark, now)
+					}
+				} else {
+					for _, m := range marks { // late releases do nothing
+						b.Release(m.mark, now)
+					}
+				}
+				<-b.Done()
+				if err := b.Err(); err != nil {
+					r.Fatalf("the box died: %v", err)
+				}
+				_ = near.Close()
+				reading.Wait()
+				if !bytes.Equal(got, want) {
+					r.Fatalf("the peer read %d bytes, want %d; they differ", len(got), len(want))
+				}
+			})
+		})
+	}
+}
+
+// TestReleaseNeverWaits: nobody reads, the socket is full, and a release returns all the same; the bytes leave when somebody reads.
+func TestReleaseNeverWaits(t *testing.T) {
+	near, far := pair(t)
+	b := box(near, false, nil)
+	const n, size = 40, 1 << 20
+	for i := range uint32(n) { // returns at all: on one goroutine, with nobody reading until it is through
+		answer(b, i, i, size, 1)
+		b.Release(b.Mark(), 1)
+	}
+	if got := b.Granted(); got >= n-1 {
+		t.Fatalf("the kernel took all of %d MiB: the socket was never full", n)
+	}
+	b.Finish()
+	var total int64
+	read := make(chan struct{})
+	go func() { defer close(read); total, _ = io.Copy(io.Discard, far) }()
+	<-b.Done()
+	if got := b.Granted(); got != n-1 {
+		t.Errorf("credit of the last frame that left: %d, want %d", got, n-1)
+	}
+	_ = near.Close()
+	<-read
+	if want := int64(n * (wire.HeaderSize + size + 1)); total != want {
+		t.Errorf("%d bytes arrived, want %d", total, want)
+	}
+}
+
+// TestGrantedFollowsTheKernel: the credit in a frame counts when the whole frame has left, not before.
+func TestGrantedFollowsTheKernel(t *testing.T) {
+	near, far := pair(t)
+	b := box(near, false, func(c *outbox.Config) { c.Granted = 7 })
+	answer(b, 1, 100, 8, 1)
+	b.Flush()
+	if got := b.Granted(); got != 7 {
+		t.Errorf("credit %d before the release, want 7", got)
+	}
+	b.Release(b.Mark(), 1)
+	if got := b.Granted(); got != 100 {
+		t.Errorf("credit %d after the frame has left, want 100", got)
+	}
+	answer(b, 2, 200, 64<<20, 1)
+	b.Release(b.Mark(), 1)
+	if got := b.Granted(); got != 100 {
+		t.Errorf("credit %d with half a frame in the kernel, want 100", got)
+	}
+	_ = far.Close()
+	b.Die(outbox.ErrClosed)
+}
+
+func TestDeaths(t *testing.T) {
+	for name, test := range map[string]struct {
+		change   func(*outbox.Config)
+		blocking bool
+		do       func(b *outbox.Box, far *net.TCPConn)
+		want     string
+		is       error
+	}{
+		"too much waits": {
+			change: func(c *outbox.Config) { c.Limit = 1000 },
+			do: func(b *outbox.Box, _ *net.TCPConn) {
+				answer(b, 1, 1, 64<<20, 1)
+				b.Release(b.Mark(), 1)
+			},
+			want: "at most 1000 may", is: outbox.ErrSlowReader,
+		},
+		"no byte taken": {
+			change: func(c *outbox.Config) { c.WriteTimeout = 50 * time.Millisecond },
+			do: func(b *outbox.Box, _ *net.TCPConn) {
+				answer(b, 1, 1, 64<<20, 1)
+				b.Release(b.Mark(), 1)
+			},
+			want: "no byte for 50ms", is: outbox.ErrSlowReader,
+		},
+		"no byte taken, blocking": {
+			blocking: true,
+			change:   func(c *outbox.Config) { c.WriteTimeout = 50 * time.Millisecond },
+			do: func(b *outbox.Box, _ *net.TCPConn) {
+				answer(b, 1, 1, 64<<20, 1)
+				b.Release(b.Mark(), 1)
+			},
+			want: "no byte for 50ms", is: outbox.ErrSlowReader,
+		},
+		"the owner": {
+			do:   func(b *outbox.Box, _ *net.TCPConn) { b.Die(outbox.ErrClosed) },
+			want: "closed", is: outbox.ErrClosed,
+		},
+		"the peer is gone": {
+			do: func(b *outbox.Box, far *net.TCPConn) {
+				_ = far.SetLinger(0)
+				_ = far.Close()
+				for b.Err() == nil { // the reset takes its time
+					control(b, 1)
+					b.Flush()
+				}
+			},
+			want: "write: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			near, far := pair(t)
+			died := make(chan error, 1)
+			b := box(near, test.blocking, func(c *outbox.Config) {
+				c.OnDeath = func(err error) { died <- err }
+				if test.change != nil {
+					test.change(c)
+				}
+			})
+			test.do(b, far)
+			err := <-died
+			if !strings.Contains(err.Error(), test.want) || test.is != nil && !errors.Is(err, test.is) {
+				t.Errorf("died of %v, want %q", err, test.want)
+			}
+			<-b.Done()
+			if b.Begin(1) != nil {
+				t.Error("a dead box takes frames")
+			}
+			b.Release(b.Mark(), 1) // harmless, as are the others
+			b.Flush()
+			b.Finish()
+			b.Abort(wire.Frame(wire.Header{}, nil))
+			b.WaitBelow(0)
+		})
+	}
+}
+
+// TestWaitBelowEndsWithProgress pauses a producer until the peer has read.
+func TestWaitBelowEndsWithProgress(t *testing.T) {
+	near, far := pair(t)
+	b := box(near, false, nil)
+	answer(b, 1, 1, 64<<20, 1)
+	b.Release(b.Mark(), 1)
+	waited := make(chan struct{})
+	go func() { defer close(waited); b.WaitBelow(1000) }()
+	read := make(chan struct{})
+	go func() { defer close(read); _, _ = io.Copy(io.Discard, far) }()
+	<-waited
+	b.Finish()
+	<-b.Done()
+	_ = near.Close()
+	<-read
+}
+
+func TestPoolIsLIFOAndFits(t *testing.T) {
+	var pool outbox.Pool
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, 3<<20).Draw(t, "bytes")
+		first := pool.Get(n)
+		if len(first.B) < n {
+			t.Fatalf("asked for %d bytes, got %d", n, len(first.B))
+		}
+		pool.Put(first)
+		if again := pool.Get(n); n <= 1<<20 && again != first {
+			t.Fatalf("the last buffer put back is not the first one lent")
+		} else {
+			pool.Put(again)
+		}
+	})
+	const payload = 64 << 10
+	if b := pool.Get(wire.HeaderSize + payload + 1024); len(b.B) > payload+2<<10 {
+		t.Errorf("64 KiB with header and overhead take a buffer of %d bytes", len(b.B))
+	}
+}
+
+func TestWritingDoesNotAllocate(t *testing.T) {
+	near, far := pair(t)
+	b := box(near, false, nil)
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = io.CopyBuffer(io.Discard, struct{ io.Reader }{far}, make([]byte, 1<<20))
+	}()
+	payload := make([]byte, 10_000)
+	frame := wire.Frame(wire.Header{Type: wire.Response}, payload)
+	run := func() {
+		for range 3 { // three buffers, so one writev
+			b.EndAnswer(copy(b.Begin(len(frame)), frame))
+		}
+		b.Release(b.Mark(), 1)
+	}
+	run()
+	if n := testing.AllocsPerRun(20, run); n != 0 {
+		t.Errorf("%v allocations a write, want 0", n)
+	}
+	b.Finish()
+	<-b.Done()
+	_ = near.Close()
+	<-read
+}
