@@ -186,7 +186,7 @@ func (s *naiveSession) submit(q *pb.SubmitOrderRequest, now int64) (proto.Messag
 	s.account.sequence++
 	o := &order{request: content, Order: &pb.Order{
 		ClientOrderId: q.ClientOrderId, Symbol: q.Symbol, Side: q.Side, Type: q.Type, TimeInForce: q.TimeInForce, Price: q.Price,
-		Quantity: q.Quantity, ReceivedNs: uint64(now),
+		Quantity: q.Quantity, ReceivedNs: uint64(now), SelfTradePrevention: pb.SelfTradePrevention_SELF_TRADE_PREVENTION_NONE,
 	}}
 	s.account.byID[q.ClientOrderId] = o
 	s.account.orders = append(s.account.orders, o)

@@ -168,6 +168,7 @@ func getOrder(t *testing.T, s *suite) {
 	equal(t, got.GetOrder(), &pb.Order{
 		ClientOrderId: "read-me", Symbol: r.symbol, Side: sell, Type: pb.OrderType_ORDER_TYPE_LIMIT,
 		TimeInForce: pb.TimeInForce_TIME_IN_FORCE_GTC, Status: accepted, Price: r.price + 4, Quantity: 9, LeavesQuantity: 9,
+		SelfTradePrevention: pb.SelfTradePrevention_SELF_TRADE_PREVENTION_NONE,
 	})
 	if o := got.GetOrder(); o.GetOrderId() != ack.GetOrderId() || o.GetReceivedNs() != ack.GetReceivedNs() || o.GetOrderVersion() != ack.GetOrderVersion() {
 		t.Errorf("acknowledged %s\nread %s", text(ack), text(o))
