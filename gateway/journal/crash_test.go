@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -50,7 +52,7 @@ func play(fs *memFS, opts journal.Options, h *history) error {
 		}
 		return inner(c)
 	})
-	defer fs.intercept(inner)
+	defer func() { fs.intercept(inner) }()
 	for i, size := range scriptSizes {
 		if _, err := h.append(j, opts.Term, size); err != nil {
 			continue
@@ -65,6 +67,17 @@ func play(fs *memFS, opts journal.Options, h *history) error {
 	return errors.Join(j.Close(), h.settled())
 }
 
+// oneAtATime lets f keep state: the writer and the background call the file system
+// at the same time.
+func oneAtATime(f func(call) *fault) func(call) *fault {
+	var mu sync.Mutex
+	return func(c call) *fault {
+		mu.Lock()
+		defer mu.Unlock()
+		return f(c)
+	}
+}
+
 // TestKill stops the process at every call it makes to the file system, with the
 // call done not at all or, for a write, up to some byte.
 func TestKill(t *testing.T) {
@@ -74,7 +87,7 @@ func TestKill(t *testing.T) {
 				rng := rand.New(rand.NewPCG(1, uint64(mode)))
 				fs, h := newMemFS(), newHistory()
 				images := 0
-				fs.intercept(func(c call) *fault {
+				fs.intercept(oneAtATime(func(c call) *fault {
 					if t.Failed() {
 						return nil
 					}
@@ -96,7 +109,7 @@ func TestKill(t *testing.T) {
 						}
 					}
 					return nil
-				})
+				}))
 				if err := play(fs, memOptions(nil, mode), h); err != nil {
 					t.Fatal(err)
 				}
@@ -114,7 +127,7 @@ func TestPowerCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(2, 2))
 		fs, h := newMemFS(), newHistory()
-		fs.intercept(func(c call) *fault {
+		fs.intercept(oneAtATime(func(c call) *fault {
 			if t.Failed() {
 				return nil
 			}
@@ -127,9 +140,66 @@ func TestPowerCut(t *testing.T) {
 				}
 			}
 			return nil
-		})
+		}))
 		if err := play(fs, memOptions(nil, journal.SyncAlways), h); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// secondSegment returns what a process under SyncOS that dies leaves when its second
+// segment has just got its name: the first is whole and not confirmed by any mark.
+func secondSegment(t *testing.T) (image *memFS, entries []journal.Entry) {
+	fs, h := newMemFS(), newHistory()
+	fs.intercept(oneAtATime(func(c call) *fault {
+		if c.op == "syncdir" && image == nil && len(fs.segments()) > 1 {
+			image = fs.killed(nil, 0)
+			entries, _ = h.snapshot()
+		}
+		return nil
+	}))
+	if err := play(fs, memOptions(nil, journal.SyncOS), h); err != nil {
+		t.Fatal(err)
+	}
+	if image == nil || len(image.segments()) != 2 {
+		t.Fatal("no folder was synced behind the second segment")
+	}
+	return image, entries
+}
+
+// TestOpenIsDurable: what Open has replayed is on the disk when it returns, names
+// included, even on a full disk, where it begins no segment that would see to it.
+func TestOpenIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(5, 5))
+		image, want := secondSegment(t)
+		for range 20 {
+			fs := image.killed(nil, 0)
+			fs.space = -1 << 30 // full, whatever recovery gives back
+			j, got, _ := open(t, memOptions(fs, journal.SyncOS))
+			after := fs.powerCut(rng)
+			if err := errors.Join(j.Close(), equal(got, want[:min(len(got), len(want))])); err != nil {
+				t.Fatal(err)
+			}
+			j, again, _ := open(t, memOptions(after, journal.SyncOS))
+			if err := errors.Join(j.Close(), equal(again, got)); err != nil {
+				t.Fatalf("after the power cut: %v", err)
+			}
+		}
+	})
+}
+
+// TestLaterSegmentProves loses the end of a segment: the next one proves that there
+// was more, though no mark does.
+func TestLaterSegmentProves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		image, _ := secondSegment(t)
+		first := image.content(image.segments()[0])
+		clear(first[len(first)/2:])
+		_, _, report, err := collect(memOptions(image, journal.SyncOS))
+		damage := (*journal.DamageError)(nil)
+		if !errors.As(err, &damage) || damage.File != image.segments()[0] || !strings.Contains(err.Error(), "later segment") {
+			t.Fatalf("%v, %v", err, report)
 		}
 	})
 }
@@ -144,7 +214,7 @@ func TestPowerCutWithoutPromise(t *testing.T) {
 				rng := rand.New(rand.NewPCG(3, uint64(mode)))
 				fs, h := newMemFS(), newHistory()
 				var refused, opened int
-				fs.intercept(func(c call) *fault {
+				fs.intercept(oneAtATime(func(c call) *fault {
 					if t.Failed() {
 						return nil
 					}
@@ -180,7 +250,7 @@ func TestPowerCutWithoutPromise(t *testing.T) {
 						t.Logf("power cut at call %d: %s %s", c.n, c.op, c.path)
 					}
 					return nil
-				})
+				}))
 				if err := play(fs, memOptions(nil, mode), h); err != nil {
 					t.Fatal(err)
 				}
@@ -238,7 +308,7 @@ func faultAt(t *testing.T, fs *memFS, mode journal.SyncMode, entries []journal.E
 	h := newHistory()
 	h.entries = slices.Clone(entries)
 	h.acked = uint64(len(entries))
-	fs.intercept(func(c call) *fault {
+	fs.intercept(oneAtATime(func(c call) *fault {
 		if c.n < k || c.n > k && !lasting {
 			return nil
 		}
@@ -248,7 +318,7 @@ func faultAt(t *testing.T, fs *memFS, mode journal.SyncMode, entries []journal.E
 			kept = rng.IntN(len(c.data))
 		}
 		return &fault{fmt.Errorf("%s %s: %w", c.op, c.path, fail), kept}
-	})
+	}))
 	_ = play(fs, memOptions(nil, mode), h)
 	fs.intercept(nil)
 	if h.err != nil {

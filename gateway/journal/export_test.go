@@ -1,11 +1,14 @@
 package journal
 
+import "slices"
+
 // EncodeSegment returns a segment from LSN 1 with the given payloads and a known
 // salt, and EncodeRecord a record of it, for tests that need what the public door
 // does not write.
 func EncodeSegment(mode SyncMode, payloads ...[]byte) []byte {
-	b := make([]byte, segmentHeaderBytes)
-	segmentHeader{mode: mode, salt: testSalt, firstLSN: 1}.put(b)
+	var header [segmentHeaderBytes]byte
+	segmentHeader{mode: mode, salt: testSalt, firstLSN: 1}.put(header[:])
+	b := slices.Clone(header[:])
 	for i, p := range payloads {
 		b = append(b, EncodeRecord(uint64(i+1), 0, p)...)
 	}

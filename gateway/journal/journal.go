@@ -89,7 +89,8 @@ func (j *Journal) Stats() Stats {
 //
 // When Open returns, everything replayed is on the disk, whatever the mode: what
 // is acked from now on may rest on it. A journal without space for a segment
-// opens all the same, and Append returns ErrFull until there is.
+// opens all the same, and Append returns ErrFull until there is. A nil replay is
+// allowed.
 func Open(opts Options, replay func(Entry) error) (*Journal, RecoveryReport, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -129,6 +130,8 @@ func Open(opts Options, replay func(Entry) error) (*Journal, RecoveryReport, err
 		j.workers.Go(j.syncLoop)
 	case SyncOff:
 		j.workers.Go(j.writeLoop)
+	case SyncOS:
+		// The committers write.
 	}
 	return j, report, nil
 }
@@ -213,8 +216,9 @@ func (j *Journal) Committed() uint64 {
 		return j.appended.Load()
 	case SyncAlways:
 		return j.durable.Load()
+	default:
+		return j.written.Load()
 	}
-	return j.written.Load()
 }
 
 // Err returns nil while the journal works, and the reason, wrapped in ErrFailed,

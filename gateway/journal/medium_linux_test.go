@@ -34,20 +34,23 @@ func BenchmarkMedium(b *testing.B) {
 	run := func(b *testing.B, begin func(f *os.File) (write func(off int), end func())) {
 		var took []time.Duration
 		var write func(int)
-		end, off, n := func() {}, size, 0
+		var unmap func()
+		var f *os.File
+		end := func() {
+			if f != nil {
+				unmap()
+				if err := f.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		off, n := size, 0
 		for b.Loop() {
 			if off+record > size {
 				b.StopTimer()
 				end()
-				f := newSegment(b, n)
-				finish := func() {}
-				write, finish = begin(f)
-				end = func() {
-					finish()
-					if err := f.Close(); err != nil {
-						b.Fatal(err)
-					}
-				}
+				f = newSegment(b, n)
+				write, unmap = begin(f)
 				off = 0
 				n++
 				b.StartTimer()

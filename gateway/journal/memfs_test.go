@@ -347,12 +347,27 @@ func (fs *memFS) killed(c *call, kept int) *memFS {
 
 // powerCut returns what is left when the power goes: what was synced, and of the
 // rest any part. Pages land in any order, a page is torn at sectors, a sector at a
-// byte; names that were not synced are there up to any point of their history.
+// byte; of the names that were not synced any may be missing.
 func (fs *memFS) powerCut(rng *rand.Rand) *memFS {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	names := maps.Clone(fs.stable)
-	applyMoves(names, fs.moves[:rng.IntN(len(fs.moves)+1)])
+	var lost []string
+	for _, m := range fs.moves {
+		// Any change may be lost, and then every later one of the same names too.
+		dropped := rng.IntN(2) == 0
+		for _, c := range m {
+			dropped = dropped || slices.Contains(lost, c.path)
+		}
+		for _, c := range m {
+			if dropped {
+				lost = append(lost, c.path)
+			}
+		}
+		if !dropped {
+			applyMoves(names, []move{m})
+		}
+	}
 	after := newMemFS()
 	for _, path := range slices.Sorted(maps.Keys(names)) {
 		node := names[path]
@@ -388,7 +403,7 @@ func resize(b []byte, n int) []byte {
 	if n <= len(b) {
 		return b[:n:n]
 	}
-	return append(b[:len(b):len(b)], make([]byte, n-len(b))...)
+	return append(slices.Clip(b), make([]byte, n-len(b))...)
 }
 
 func copyRange(dst, src []byte, from, to int) {

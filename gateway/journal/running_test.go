@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -49,7 +50,7 @@ func TestFull(t *testing.T) {
 				fs.mu.Lock()
 				fs.space += journal.MinSegmentBytes
 				fs.mu.Unlock()
-				time.Sleep(time.Second) // of the bubble's clock: the journal tries again
+				<-time.After(time.Second) // of the bubble's clock: the journal tries again
 				if err := fill(); !errors.Is(err, journal.ErrFull) {
 					t.Fatalf("after space was back: %v", err)
 				}
@@ -75,7 +76,7 @@ func TestFull(t *testing.T) {
 				fs.mu.Lock()
 				fs.space = 1 << 30
 				fs.mu.Unlock()
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 				if _, err := h.append(j, 0, 10); err != nil {
 					t.Fatal(err)
 				}
@@ -161,10 +162,13 @@ func TestSharedSync(t *testing.T) {
 		opts := memOptions(fs, journal.SyncAlways)
 		opts.OnSync = func(d time.Duration) { syncs = append(syncs, d) }
 		j, _, _ := open(t, opts)
+		for range 40 { // so that the queue's ring grows in the middle of a turn
+			j.Commit(newReleased(), 0)
+		}
 		synctest.Wait()
 		fs.intercept(func(c call) *fault {
 			if c.op == "sync" {
-				time.Sleep(10 * time.Millisecond)
+				<-time.After(10 * time.Millisecond)
 			}
 			return nil
 		})
@@ -184,7 +188,7 @@ func TestSharedSync(t *testing.T) {
 				synctest.Wait() // it is being synced alone
 			}
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		synctest.Wait()
 		if len(syncs) != 2 || syncs[0] != 10*time.Millisecond {
 			t.Errorf("syncs took %v, want two of 10ms", syncs)
@@ -263,18 +267,28 @@ func TestClose(t *testing.T) {
 					}
 					h.commit(j)
 				}
-				if _, err := h.append(j, 0, 1); err != nil { // never committed, and yet closed
-					t.Fatal(err)
+				synctest.Wait()
+				for range 2 { // never committed, in two segments, and yet closed
+					if _, err := h.append(j, 0, 60_000); err != nil {
+						t.Fatal(err)
+					}
 				}
 				if err := j.Close(); err != nil {
 					t.Fatal(err)
+				}
+				rng := rand.New(rand.NewPCG(6, 6))
+				for range 10 {
+					j, got, report := open(t, memOptions(fs.powerCut(rng), mode))
+					if err := errors.Join(j.Close(), equal(got, h.entries)); err != nil || !report.CleanClose || report.Segments != 2 {
+						t.Fatalf("after close and power cut: %v, %v", err, report)
+					}
 				}
 				h.commit(j)
 				if err := h.settled(); err != nil {
 					t.Fatal(err)
 				}
-				if _, acked := h.snapshot(); acked != 51 {
-					t.Fatalf("LSN %d acked, want 51", acked)
+				if _, acked := h.snapshot(); acked != 52 {
+					t.Fatalf("LSN %d acked, want 52", acked)
 				}
 				if _, err := j.Append(0, nil); !errors.Is(err, journal.ErrClosed) {
 					t.Fatalf("append after close: %v", err)
