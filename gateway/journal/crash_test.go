@@ -132,7 +132,7 @@ func TestPowerCut(t *testing.T) {
 				return nil
 			}
 			entries, acked := h.snapshot()
-			for range 12 {
+			for range 8 {
 				survives(t, fs.powerCut(rng), memOptions(nil, journal.SyncAlways), entries, acked, rng)
 				if t.Failed() {
 					t.Logf("power cut at call %d: %s %s", c.n, c.op, c.path)
@@ -330,9 +330,7 @@ func faultAt(t *testing.T, fs *memFS, mode journal.SyncMode, entries []journal.E
 	}
 	survives(t, fs.killed(nil, 0), memOptions(nil, mode), entries, acked, rng)
 	if mode == journal.SyncAlways {
-		for range 3 {
-			survives(t, fs.powerCut(rng), memOptions(nil, mode), entries, acked, rng)
-		}
+		survives(t, fs.powerCut(rng), memOptions(nil, mode), entries, acked, rng)
 	}
 	if t.Failed() {
 		t.Fatalf("with %v at call %d", fail, k)

@@ -435,6 +435,51 @@ func TestVerifyBesideWriter(t *testing.T) {
 	}
 }
 
+// tornReads is a file system whose first read of each file misses some bytes, as one
+// does that runs beside the write of them.
+type tornReads struct {
+	*memFS
+	from, to int
+}
+
+type tornFile struct {
+	journal.File
+	fs   tornReads
+	read bool
+}
+
+func (fs tornReads) Open(path string, write bool) (journal.File, error) {
+	f, err := fs.memFS.Open(path, write)
+	return &tornFile{f, fs, false}, err
+}
+
+func (f *tornFile) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(p, off)
+	if !f.read && off == 0 {
+		clear(p[f.fs.from:f.fs.to])
+		f.read = true
+	}
+	return n, err
+}
+
+// TestVerifyReadsAgain: a record read half written, with whole ones behind it, is
+// read once more beside a writer, and is damage where nobody writes.
+func TestVerifyReadsAgain(t *testing.T) {
+	fs, entries, starts := smallLog(t, journal.SyncOS, false)
+	for i := range entries[:len(entries)-1] {
+		torn := tornReads{fs, starts[i] + 2, starts[i+1]}
+		report, err := journal.Verify("/log", torn, nil)
+		if err != nil || report.Records != uint64(len(entries)) || report.Torn != nil {
+			t.Errorf("LSN %d torn: %v, %v", i+1, report, err)
+		}
+		opts := memOptions(nil, journal.SyncOS)
+		opts.FS = torn
+		if _, _, _, err := collect(opts); !errors.Is(err, journal.ErrDamaged) {
+			t.Errorf("LSN %d torn: open gives %v", i+1, err)
+		}
+	}
+}
+
 func TestLockedFolder(t *testing.T) {
 	opts := journal.Options{Dir: t.TempDir()}
 	j, _, _ := open(t, opts)
