@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,12 +52,12 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 		}
 		measured[index] = &rc
 		result.Cells = compact(measured)
-		if err := p.write(&result, ctx); err != nil {
+		if err := p.write(ctx, &result); err != nil {
 			fmt.Fprintln(stderr, "loadtest:", err)
 			return exitFailure
 		}
 	}
-	if err := p.write(&result, ctx); err != nil {
+	if err := p.write(ctx, &result); err != nil {
 		fmt.Fprintln(stderr, "loadtest:", err)
 		return exitFailure
 	}
@@ -86,13 +87,14 @@ func (p *plan) pin() error {
 		return nil
 	}
 	p.cores = machine.NewPlan(cores, p.options.ServerCores)
-	if p.cores.Pinned {
-		if err := machine.PinProcess(p.cores.Clients); err != nil {
-			// Where it is not allowed, the run goes on and says so.
-			all := append(append([]int{}, p.cores.Clients...), p.cores.Server...)
-			p.cores = machine.Plan{Server: all, Clients: all, Note: "not pinned: " + err.Error()}
-			return nil
-		}
+	if !p.cores.Pinned {
+		return nil
+	}
+	if refused := machine.PinProcess(p.cores.Clients); refused != nil {
+		// Where it is not allowed, the run goes on and says so.
+		both := slices.Concat(p.cores.Clients, p.cores.Server)
+		p.cores = machine.Plan{Server: both, Clients: both, Note: "not pinned: " + refused.Error()}
+	} else {
 		runtime.GOMAXPROCS(len(p.cores.Clients))
 	}
 	return nil
@@ -192,7 +194,7 @@ func compact(cells []*report.Cell) []report.Cell {
 }
 
 // write keeps what there is, so that a run that is killed leaves its finished cells.
-func (p *plan) write(r *report.Run, ctx context.Context) error {
+func (p *plan) write(ctx context.Context, r *report.Run) error {
 	r.Finished, r.Interrupted = time.Now(), ctx.Err() != nil
 	r.Finish()
 	_, err := r.Write(p.options.Out)

@@ -413,11 +413,12 @@ func TestInterrupted(t *testing.T) {
 	}
 	// The file comes with the first cell; then the second is under way.
 	path := filepath.Join(p.out, report.FileName)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
+	deadline, look := time.After(30*time.Second), time.NewTicker(20*time.Millisecond)
+	defer look.Stop()
+	for _, err := os.Stat(path); err != nil; _, err = os.Stat(path) {
+		select {
+		case <-look.C:
+		case <-deadline:
 			_ = cmd.Process.Kill()
 			t.Fatal("no results after 30 s")
 		}

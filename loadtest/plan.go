@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,7 +116,7 @@ func (p *plan) layOut() error {
 	for _, spec := range specs {
 		for _, size := range sizes {
 			for _, n := range clients {
-				if p.isDefault() && n >= manyClients && !contains(studied, spec.Transport.Name) {
+				if p.isDefault() && n >= manyClients && !slices.Contains(studied, spec.Transport.Name) {
 					continue
 				}
 				p.cells = append(p.cells, cell{spec: spec, size: int(size), clients: n})
@@ -174,22 +175,13 @@ func joinChoices(parts []string) []string {
 	var texts []string
 	for _, part := range parts {
 		name, _, _ := strings.Cut(part, ":")
-		if n := len(texts); n > 0 && strings.Contains(texts[n-1], ":") && !contains(all.Names(), name) {
+		if n := len(texts); n > 0 && strings.Contains(texts[n-1], ":") && !slices.Contains(all.Names(), name) {
 			texts[n-1] += "," + part
 			continue
 		}
 		texts = append(texts, part)
 	}
 	return texts
-}
-
-func contains(list []string, text string) bool {
-	for _, s := range list {
-		if s == text {
-			return true
-		}
-	}
-	return false
 }
 
 func orDefault[T any](given, otherwise []T) []T {

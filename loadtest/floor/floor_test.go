@@ -38,6 +38,13 @@ func dial(t testing.TB, address string) transports.Client {
 	return client
 }
 
+func closeServer(t testing.TB, s *floor.Server) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestEcho: orders of every size come back, on many connections at a time, and closing ends everything.
 func TestEcho(t *testing.T) {
 	listener := listen(t)
@@ -120,7 +127,7 @@ func TestFailures(t *testing.T) {
 func TestOnlyOrders(t *testing.T) {
 	listener := listen(t)
 	server := floor.Serve(listener)
-	defer server.Close()
+	defer closeServer(t, server)
 	client := dial(t, listener.Addr().String())
 	if err := client.Do(t.Context(), &transports.Call{Operation: transports.GetBook, Request: &pb.GetBookRequest{}, Response: &pb.GetBookResponse{}}); err == nil {
 		t.Error("a bare echo answers GetBook")
@@ -145,7 +152,7 @@ func TestOnlyOrders(t *testing.T) {
 func BenchmarkEcho(b *testing.B) {
 	listener := listen(b)
 	server := floor.Serve(listener)
-	defer server.Close()
+	defer closeServer(b, server)
 	client := dial(b, listener.Addr().String())
 	call := submit()
 	b.ReportAllocs()

@@ -53,7 +53,11 @@ func Child(in io.Reader, out, stderr io.Writer) error {
 		return fmt.Errorf("host: the task cannot be read: %w", err)
 	}
 	if task.Folder != "" {
-		defer os.RemoveAll(task.Folder)
+		defer func() {
+			if err := os.RemoveAll(task.Folder); err != nil {
+				fmt.Fprintln(stderr, "host: the journal's folder stays behind:", err)
+			}
+		}()
 	}
 	ready, end, err := start(ctx, task, stderr)
 	if err != nil {

@@ -358,8 +358,12 @@ func TestParentKilled(t *testing.T) {
 	}
 	// The child now belongs to the system's first process, so its end can only be looked for.
 	gone := func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) }
-	for deadline := time.Now().Add(10 * time.Second); !gone(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	deadline, look := time.After(10*time.Second), time.NewTicker(10*time.Millisecond)
+	defer look.Stop()
+	for !gone() {
+		select {
+		case <-look.C:
+		case <-deadline:
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			t.Fatal("the child outlives its parent")
 		}

@@ -70,7 +70,8 @@ func Start(ctx context.Context, options Options) (*Process, error) {
 		return nil, fmt.Errorf("host: folder for the journal: %w", err)
 	}
 	p := &Process{
-		cmd:   exec.Command(options.Command[0], options.Command[1:]...),
+		// Its life is not the context's: it ends in order, by Stop.
+		cmd:   exec.CommandContext(context.WithoutCancel(ctx), options.Command[0], options.Command[1:]...),
 		lines: make(chan []byte), done: make(chan struct{}), stderr: &tail{}, folder: folder, keys: options.Task.Keys,
 	}
 	p.cmd.Stderr = p.stderr

@@ -161,8 +161,10 @@ func TestOpenConnections(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close()
+			t.Cleanup(func() { _ = conn.Close() })
 		}
-		listener.Close()
+		if err := listener.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -212,7 +212,7 @@ func TestJSON(t *testing.T) {
 		t.Errorf("schema %q", raw.Schema)
 	}
 	for _, c := range raw.Cells {
-		for _, field := range strings.Fields(`transport flow engine encoding ack size clients inflight mode offered_rate run seconds requests ok rejected refused timed_out errors unsent
+		for field := range strings.FieldsSeq(`transport flow engine encoding ack size clients inflight mode offered_rate run seconds requests ok rejected refused timed_out errors unsent
 			good throughput response_us service_us lag_us server_us admitted_us amplification intervals slo validity reasons client server`) {
 			if _, ok := c[field]; !ok {
 				t.Errorf("%v: no field %q", c["spec"], field)

@@ -338,7 +338,7 @@ func (r *Run) Write(folder string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("report: results cannot be written as JSON: %w", err)
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return "", fmt.Errorf("report: output folder: %w", err)
 	}
 	path := filepath.Join(folder, FileName)

@@ -366,12 +366,12 @@ func (t *table) floor() {
 
 // tail compares the tails of the transports in the heaviest cell that at least two of them have.
 func (t *table) tail() {
-	for i := len(t.cells) - 1; i >= 0; i-- {
+	for _, last := range slices.Backward(t.cells) {
 		var best, worst *Cell
 		n := 0
 		for j := range t.cells {
 			c := &t.cells[j]
-			if c.Size != t.cells[i].Size || c.Clients != t.cells[i].Clients || c.Amplification == nil || c.Validity == runner.Invalid || c.IsFloor() {
+			if c.Size != last.Size || c.Clients != last.Clients || c.Amplification == nil || c.Validity == runner.Invalid || c.IsFloor() {
 				continue
 			}
 			n++

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -213,8 +215,29 @@ func TestAccounting(t *testing.T) {
 	}
 }
 
+// The tests below run on the clock of testing/synctest, which moves only when everybody waits: a peer's work takes exactly its time, and
+// what the runner itself does takes none. So every stamp can be checked to the nanosecond.
+
+// work is a peer whose answer takes a time.
+func work(d time.Duration) func(context.Context, int64, *transports.Call) error {
+	return func(_ context.Context, _ int64, call *transports.Call) error {
+		<-time.NewTimer(d).C
+		return acknowledge(call)
+	}
+}
+
+// is reports whether all of a distribution is one value.
+func is(d stats.Distribution, want time.Duration) bool {
+	known := stats.Value{State: stats.Known, Duration: want}
+	return d.Min() == known && d.Max() == known
+}
+
 // TestTimeouts: a request that is never answered ends at its time, as timed out, and its client goes on.
 func TestTimeouts(t *testing.T) {
+	synctest.Test(t, testTimeouts)
+}
+
+func testTimeouts(t *testing.T) {
 	p := &peer{do: func(ctx context.Context, n int64, call *transports.Call) error {
 		if n%4 == 0 {
 			<-ctx.Done()
@@ -229,43 +252,52 @@ func TestTimeouts(t *testing.T) {
 	if out.Response.At(stats.P50).State != stats.Known || out.Response.Max().State != stats.Infinite {
 		t.Errorf("p50 %+v, max %+v; want a number and infinity", out.Response.At(stats.P50), out.Response.Max())
 	}
-	if least := 10 * 50 * time.Millisecond; out.Busy < least {
-		t.Errorf("clients were busy for %v, want at least %v: each request has its whole time", out.Busy, least)
+	if least := 10 * 50 * time.Millisecond; out.Busy < least || out.Busy > least*11/10 {
+		t.Errorf("clients were busy for %v, want %v to a tenth more: each request has its whole time", out.Busy, least)
 	}
 }
 
-// TestInFlight: the cap holds over all clients, the wait counts as credit wait and not as service time.
+// TestInFlight: the cap holds over all clients, first come, first served; the wait counts as credit wait and not as service time.
 func TestInFlight(t *testing.T) {
-	p := &peer{perClient: true, do: func(_ context.Context, _ int64, call *transports.Call) error {
-		time.Sleep(time.Millisecond) // the work of a slow server
-		return acknowledge(call)
-	}}
-	out := mustRun(t, cell(p, func(c *runner.Cell) { c.Clients, c.InFlight, c.Requests = 8, 2, 200 }))
-	if most := p.mostInFlight.Load(); most != 2 {
-		t.Errorf("%d requests were in flight at the same time, want 2", most)
-	}
-	// Three clients of four wait at any moment.
-	wait, service := out.CreditWait.At(stats.P50).Duration, out.Service.At(stats.P50).Duration
-	if wait < service {
-		t.Errorf("p50 of the credit wait %v, of the service time %v: want the wait to be the greater part", wait, service)
-	}
-	if response := out.Response.At(stats.P50).Duration; response < wait+service/2 {
-		t.Errorf("p50 of the response time %v, want it to hold the wait %v and the service %v", response, wait, service)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{perClient: true, do: work(time.Millisecond)}
+		out := mustRun(t, cell(p, func(c *runner.Cell) {
+			c.Clients, c.InFlight, c.Requests, c.Duration, c.Warmup = 8, 2, 0, 400*time.Millisecond, 40*time.Millisecond
+		}))
+		if most := p.mostInFlight.Load(); most != 2 {
+			t.Errorf("%d requests were in flight at the same time, want 2", most)
+		}
+		// Two places of a millisecond each for eight clients in turn: everybody waits three milliseconds.
+		if out.Counts[record.OK] != 800 || !is(out.CreditWait, 3*time.Millisecond) || !is(out.Service, time.Millisecond) || !is(out.Response, 4*time.Millisecond) || !is(out.Lag, 0) {
+			t.Errorf("%d ok, wait %v to %v, service up to %v, response up to %v; want 800, 3, 1 and 4 ms",
+				out.Counts[record.OK], out.CreditWait.Min(), out.CreditWait.Max(), out.Service.Max(), out.Response.Max())
+		}
+	})
 }
 
-// TestCreditWait: what a transport says it waited for credit is taken out of the service time.
+// TestNoPlaceInFlight: a request whose time passes while it waits for a place was never sent.
+func TestNoPlaceInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{do: work(time.Second)}
+		out := mustRun(t, cell(p, func(c *runner.Cell) { c.Clients, c.InFlight, c.Requests, c.Timeout = 2, 1, 2, 100*time.Millisecond }))
+		if out.Counts[record.OK] != 1 || out.Counts[record.Unsent] != 1 || p.orders.Load() != 1 || out.Notes["no place in flight"] != 1 {
+			t.Errorf("counts %v, notes %v, %d orders arrived; want one unsent", out.Counts, out.Notes, p.orders.Load())
+		}
+	})
+}
+
+// TestCreditWait: what a transport says it waited for credit is taken out of the service time, not out of the response time.
 func TestCreditWait(t *testing.T) {
-	p := &peer{do: func(_ context.Context, _ int64, call *transports.Call) error {
-		begun := time.Now()
-		time.Sleep(200 * time.Microsecond)
-		call.CreditWait = time.Since(begun)
-		return acknowledge(call)
-	}}
-	out := mustRun(t, cell(p, func(c *runner.Cell) { c.Clients, c.Requests = 1, 50 }))
-	if wait, service := out.CreditWait.At(stats.P50).Duration, out.Service.At(stats.P50).Duration; wait < 200*time.Microsecond || service > wait {
-		t.Errorf("credit wait %v, service %v: want the wait of 200 µs apart", wait, service)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{do: func(ctx context.Context, n int64, call *transports.Call) error {
+			call.CreditWait = 2 * time.Millisecond
+			return work(5*time.Millisecond)(ctx, n, call)
+		}}
+		out := mustRun(t, cell(p, func(c *runner.Cell) { c.Clients, c.Requests = 1, 50 }))
+		if !is(out.CreditWait, 2*time.Millisecond) || !is(out.Service, 3*time.Millisecond) || !is(out.Response, 5*time.Millisecond) {
+			t.Errorf("credit wait %v, service %v, response %v; want 2, 3 and 5 ms", out.CreditWait.Max(), out.Service.Max(), out.Response.Max())
+		}
+	})
 }
 
 // TestLostConnections: a lost connection is opened again by one of the clients that share it, and each loss is counted.
@@ -291,6 +323,10 @@ func TestLostConnections(t *testing.T) {
 
 // TestGatewayGone: while nobody listens, requests are unsent, at the pace of their own time, and dialing keeps its distance.
 func TestGatewayGone(t *testing.T) {
+	synctest.Test(t, testGatewayGone)
+}
+
+func testGatewayGone(t *testing.T) {
 	p := &peer{
 		do: func(_ context.Context, n int64, call *transports.Call) error {
 			if n > 10 {
@@ -309,104 +345,135 @@ func TestGatewayGone(t *testing.T) {
 	if out.Counts[record.OK] != 10 || out.Counts[record.Errors] != 1 || out.Counts[record.Unsent] != 2 {
 		t.Errorf("counts %v, want 10 ok, 1 error, 2 unsent", out.Counts)
 	}
-	if n := p.dials.Load(); n < 3 || n > 7 {
-		t.Errorf("%d dials in 300 ms, want one at the start and a few, 100 ms and more apart", n)
+	// One at the start; then, for each of the two, one at once and one after 100 ms, before the 150 ms are over.
+	if n := p.dials.Load(); n != 5 {
+		t.Errorf("%d dials, want 5", n)
 	}
 }
 
-// TestRetryAfter: a refusal that names a time is waited out before the next request.
+// TestRetryAfter: a refusal that names a time is waited out before the next request, and the pause is not latency.
 func TestRetryAfter(t *testing.T) {
-	p := &peer{do: func(_ context.Context, n int64, call *transports.Call) error {
-		if n%2 == 0 {
-			f := transports.Refuse(pb.Reason_REASON_THROTTLED, "slower")
-			f.RetryAfter = 20 * time.Millisecond
-			return f
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{do: func(_ context.Context, n int64, call *transports.Call) error {
+			if n%2 == 0 {
+				f := transports.Refuse(pb.Reason_REASON_THROTTLED, "slower")
+				f.RetryAfter = 20 * time.Millisecond
+				return f
+			}
+			return acknowledge(call)
+		}}
+		begun := time.Now()
+		out := mustRun(t, cell(p, func(c *runner.Cell) { c.Clients, c.Requests = 1, 21 }))
+		if took := time.Since(begun); took != 200*time.Millisecond {
+			t.Errorf("21 requests with 10 refusals took %v, want 20 ms after each refusal", took)
 		}
-		return acknowledge(call)
-	}}
-	begun := time.Now()
-	out := mustRun(t, cell(p, func(c *runner.Cell) { c.Clients, c.Requests = 1, 20 }))
-	if took := time.Since(begun); took < 9*20*time.Millisecond {
-		t.Errorf("20 requests with 10 refusals took %v, want 20 ms after each", took)
-	}
-	if out.Counts[record.Refused] != 10 || out.Busy > 100*time.Millisecond {
-		t.Errorf("counts %v, busy %v: want 10 refused, and the pauses not counted as latency", out.Counts, out.Busy)
-	}
+		if out.Counts[record.Refused] != 10 || out.Busy != 0 {
+			t.Errorf("counts %v, busy %v: want 10 refused, and no latency", out.Counts, out.Busy)
+		}
+	})
 }
 
 // TestDuration: the interval is what was asked, warm-up is not recorded, throughput follows from the interval, and Little's law holds.
 func TestDuration(t *testing.T) {
-	p := &peer{do: func(_ context.Context, _ int64, call *transports.Call) error {
-		time.Sleep(time.Millisecond)
-		return acknowledge(call)
-	}}
-	c := cell(p, func(c *runner.Cell) {
-		c.Clients, c.Requests, c.Duration, c.Warmup = 5, 0, 300*time.Millisecond, 100*time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{do: work(time.Millisecond)}
+		c := cell(p, func(c *runner.Cell) {
+			c.Clients, c.Requests, c.Duration, c.Warmup = 5, 0, 300*time.Millisecond, 100*time.Millisecond
+		})
+		out := mustRun(t, c)
+		if out.Seconds != 0.3 || out.Counts.Offered() != 5*300 || p.orders.Load() != 5*400 || math.Round(out.Throughput) != 5000 || out.Busy != 1500*time.Millisecond {
+			t.Errorf("%v s, %d recorded of %d orders, %v/s, busy %v; want 0.3 s, 1500 of 2000, 5000/s, 1.5 s", out.Seconds, out.Counts.Offered(), p.orders.Load(), out.Throughput, out.Busy)
+		}
+		if v := runner.Judge(c, out); strings.Contains(strings.Join(v.Reasons, ";"), "Little") {
+			t.Errorf("five clients without a pause, but %v", v.Reasons)
+		}
 	})
-	out := mustRun(t, c)
-	if out.Seconds < 0.299 || out.Seconds > 2 {
-		t.Errorf("the interval took %v s, want 0.3", out.Seconds)
-	}
-	if out.Counts.Offered() == 0 || out.Counts.Offered() >= p.orders.Load() {
-		t.Errorf("%d recorded of %d orders, want the warm-up left out", out.Counts.Offered(), p.orders.Load())
-	}
-	if want := float64(out.Counts.Answered()) / out.Seconds; out.Throughput != want {
-		t.Errorf("throughput %v, want %v", out.Throughput, want)
-	}
-	if v := runner.Judge(c, out); strings.Contains(strings.Join(v.Reasons, ";"), "Little") {
-		t.Errorf("five clients without a pause, but %v", v.Reasons)
-	}
-	if out.ClientUse.At < 250*time.Millisecond || out.ClientUse.UserCPU+out.ClientUse.SystemCPU <= 0 {
-		t.Errorf("the client's counters: %+v", out.ClientUse)
-	}
+}
+
+// TestInFlightAtTheEnd: a request that is due within the interval is waited for and counted, however late its answer.
+func TestInFlightAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{do: work(900 * time.Millisecond)}
+		out := mustRun(t, cell(p, func(c *runner.Cell) { c.Clients, c.Requests, c.Duration = 3, 0, time.Second }))
+		if out.Counts[record.OK] != 6 || !is(out.Response, 900*time.Millisecond) || out.Seconds != 1 {
+			t.Errorf("counts %v, response %v, %v s; want the second request of each of three clients too, whole", out.Counts, out.Response.Max(), out.Seconds)
+		}
+	})
 }
 
 // TestMinSamples: an interval that is too short for the samples asked for goes on, but not for longer than allowed.
 func TestMinSamples(t *testing.T) {
-	p := &peer{do: func(_ context.Context, _ int64, call *transports.Call) error {
-		time.Sleep(time.Millisecond)
-		return acknowledge(call)
-	}}
-	short := func(c *runner.Cell) {
-		c.Clients, c.Requests, c.Duration = 1, 0, 50*time.Millisecond
-	}
-	c := cell(p, short)
-	c.MinSamples, c.MaxExtra = 1<<40, 200*time.Millisecond
-	if out := mustRun(t, c); out.Seconds < 0.249 {
-		t.Errorf("an interval without hope took %v s, want the 0.05 and all of the extra 0.2", out.Seconds)
-	}
-	c = cell(p, short)
-	c.MinSamples, c.MaxExtra = 10, 20*time.Second
-	if out := mustRun(t, c); out.Counts.Offered() < 10 || out.Seconds > 10 {
-		t.Errorf("%d samples in %v s, want 10 or a few more, soon", out.Counts.Offered(), out.Seconds)
+	for _, c := range []struct {
+		samples  int64
+		extra    time.Duration
+		from, to float64
+	}{
+		{1 << 40, 200 * time.Millisecond, 0.25, 0.25},
+		{60, 100 * time.Millisecond, 0.06, 0.07},
+		{10, time.Second, 0.05, 0.05},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			out := mustRun(t, cell(&peer{do: work(time.Millisecond)}, func(cell *runner.Cell) {
+				cell.Clients, cell.Requests, cell.Duration, cell.MinSamples, cell.MaxExtra = 1, 0, 50*time.Millisecond, c.samples, c.extra
+			}))
+			// A request that is due in the very moment in which the interval ends may fall on either side.
+			if out.Seconds < c.from || out.Seconds > c.to || math.Abs(out.Seconds*1000-float64(out.Counts.Offered())) > 1.01 {
+				t.Errorf("%d samples wanted: %d in %v s, want %v to %v s of one a millisecond", c.samples, out.Counts.Offered(), out.Seconds, c.from, c.to)
+			}
+		})
 	}
 }
 
-// TestInterrupt: what was measured until then is kept, marked, and requests that hang are given up.
+// TestInterrupt: what was measured until then is kept, marked, and requests that hang are given up after a grace time.
 func TestInterrupt(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	p := &peer{do: func(ctx context.Context, n int64, call *transports.Call) error {
-		switch {
-		case n == 500:
-			cancel()
-		case n == 490:
-			<-ctx.Done() // hangs until its time, or until it is given up
-			return transports.InDoubt(pb.Reason_REASON_DEADLINE_EXCEEDED, ctx.Err(), "given up")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		p := &peer{do: func(ctx context.Context, n int64, call *transports.Call) error {
+			switch n {
+			case 500:
+				cancel()
+			case 490:
+				<-ctx.Done() // hangs until its time, or until it is given up
+				return transports.InDoubt(pb.Reason_REASON_DEADLINE_EXCEEDED, ctx.Err(), "given up")
+			}
+			return work(time.Millisecond)(ctx, n, call)
+		}}
+		c := cell(p, func(c *runner.Cell) { c.Requests, c.Duration, c.Timeout = 0, time.Hour, time.Hour/2 })
+		begun := time.Now()
+		out, err := runner.Run(ctx, c)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return acknowledge(call)
-	}}
-	c := cell(p, func(c *runner.Cell) { c.Requests, c.Duration, c.Timeout = 0, time.Hour, time.Hour/2 })
-	begun := time.Now()
-	out, err := runner.Run(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !out.Interrupted || out.Counts.Offered() < 499 || out.Counts[record.TimedOut] != 1 || out.Seconds <= 0 || time.Since(begun) > 30*time.Second {
-		t.Errorf("interrupted: %t, counts %v in %v s", out.Interrupted, out.Counts, out.Seconds)
-	}
-	if v := runner.Judge(c, out); v.Verdict == runner.Valid || !strings.Contains(strings.Join(v.Reasons, ";"), "interrupted after") {
-		t.Errorf("%+v, want to be told of the interrupt", v)
-	}
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("it took %v to stop, want the grace of 2 s", took)
+		}
+		if !out.Interrupted || out.Counts.Offered() < 499 || out.Counts[record.TimedOut] != 1 || out.Seconds < 0.12 || out.Seconds > 0.13 {
+			t.Errorf("interrupted: %t, counts %v in %v s; want 500 orders of 4 clients at one a millisecond", out.Interrupted, out.Counts, out.Seconds)
+		}
+		if v := runner.Judge(c, out); v.Verdict == runner.Valid || !strings.Contains(strings.Join(v.Reasons, ";"), "interrupted after") {
+			t.Errorf("%+v, want to be told of the interrupt", v)
+		}
+	})
+}
+
+// TestStuckTransport: a transport that ignores its context does not hold the run for ever.
+func TestStuckTransport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		p := &peer{do: func(_ context.Context, n int64, call *transports.Call) error {
+			if n == 10 {
+				<-release
+				return acknowledge(call)
+			}
+			return work(time.Millisecond)(t.Context(), n, call)
+		}}
+		_, err := runner.Run(t.Context(), cell(p, func(c *runner.Cell) { c.Requests, c.Duration = 0, time.Second }))
+		if err == nil || !strings.Contains(err.Error(), "ignores its context") {
+			t.Errorf("got %v, want to be told that the transport is broken", err)
+		}
+		close(release)
+	})
 }
 
 // TestKeysAndConnections: connections are spread over the accounts, clients over the connections.
@@ -473,22 +540,24 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-// TestProgress: somebody who looks is told.
+// TestProgress: somebody who looks is told, about every second.
 func TestProgress(t *testing.T) {
-	p := &peer{}
-	var looks atomic.Int64
-	out := mustRun(t, cell(p, func(c *runner.Cell) {
-		c.Requests, c.Duration = 0, 1200*time.Millisecond
-		c.Progress = func(p runner.Progress) {
-			looks.Add(1)
-			if p.Done <= 0 || p.Elapsed <= 0 || p.Total != 1200*time.Millisecond || p.P99.State != stats.Known {
-				t.Errorf("%+v", p)
+	synctest.Test(t, func(t *testing.T) {
+		var looks []runner.Progress
+		mustRun(t, cell(&peer{do: work(time.Millisecond)}, func(c *runner.Cell) {
+			c.Clients, c.Requests, c.Duration, c.Warmup = 2, 0, 3500*time.Millisecond, time.Second
+			c.Progress = func(p runner.Progress) { looks = append(looks, p) }
+		}))
+		if len(looks) != 3 {
+			t.Fatalf("%d looks in 3.5 s, want 3", len(looks))
+		}
+		for i, p := range looks {
+			second := time.Duration(i+1) * time.Second
+			if p.Elapsed != second || p.Total != 3500*time.Millisecond || math.Abs(float64(p.Done)-2000*second.Seconds()) > 2 || p.P99.State != stats.Known {
+				t.Errorf("after %v: %+v, want 2000 a second", second, p)
 			}
 		}
-	}))
-	if looks.Load() < 1 || out.Counts.Offered() == 0 {
-		t.Errorf("%d looks at %d requests", looks.Load(), out.Counts.Offered())
-	}
+	})
 }
 
 // TestHotLoopDoesNotAllocate: what the tester adds to a request is next to nothing.

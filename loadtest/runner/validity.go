@@ -3,6 +3,7 @@ package runner
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"tailgate/loadtest/record"
@@ -76,7 +77,7 @@ func Judge(cell Cell, out Outcome) Validity {
 	j.load(cell, out)
 	j.connections(out)
 	j.machine(cell, out)
-	j.tester(cell, out)
+	j.tester(out)
 	switch {
 	case len(j.invalid) > 0:
 		j.validity.Verdict = Invalid
@@ -85,7 +86,7 @@ func Judge(cell Cell, out Outcome) Validity {
 	default:
 		j.validity.Verdict = Valid
 	}
-	j.validity.Reasons = append(j.invalid, j.suspect...)
+	j.validity.Reasons = slices.Concat(j.invalid, j.suspect)
 	return j.validity
 }
 
@@ -173,7 +174,7 @@ func (s *shares) add(name string, share float64) {
 }
 
 // tester: is it the tester that was measured?
-func (j *judge) tester(cell Cell, out Outcome) {
+func (j *judge) tester(out Outcome) {
 	lag, response := out.Lag.At(stats.P99), out.Response.At(stats.P99)
 	if lag.State == stats.Known && response.State == stats.Known && lag.Duration > lagFloor {
 		share := float64(lag.Duration) / float64(response.Duration)
