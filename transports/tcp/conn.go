@@ -134,7 +134,10 @@ func (c *conn) handshake() error {
 		MaxRequest: uint32(c.server.limits.MaxRequestBytes), Floor: c.server.floor,
 		IdleTimeout: c.server.limits.IdleTimeout, RequestTimeout: c.server.limits.RequestTimeout, Model: c.server.model,
 	}
-	header := wire.Header{Type: wire.HelloAck, Credit: c.used + c.server.floor, Aux: c.used}
+	header := wire.Header{Type: wire.HelloAck}
+	if c.credit {
+		header.Credit, header.Aux = c.granted(), c.used
+	}
 	if _, err := c.nc.Write(wire.Frame(header, ack.Encode())); err != nil {
 		c.session.Close()
 		return err
