@@ -36,7 +36,7 @@ var (
 const (
 	// defaultBudget is for all cells of the default run together, so that with building and percentiles that ask for more time it stays below
 	// two minutes.
-	defaultBudget = 95 * time.Second
+	defaultBudget = 85 * time.Second
 	// cellOverhead is about what a hosted cell takes beside its measured time and warm-up: starting and stopping the gateway, dialing.
 	cellOverhead = 350 * time.Millisecond
 	// Bounds of a default cell's measured time, and the time of a cell that was asked for.
