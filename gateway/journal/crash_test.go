@@ -189,6 +189,38 @@ func TestOpenIsDurable(t *testing.T) {
 	})
 }
 
+// TestCloseSyncsNames: the segment left behind is synced, folder included, before the
+// one after it has got its name; Close makes that name durable too.
+func TestCloseSyncsNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(7, 7))
+		fs, h := newMemFS(), newHistory()
+		j, _, _ := open(t, memOptions(fs, journal.SyncOS))
+		synctest.Wait()
+		fs.intercept(func(c call) *fault {
+			if c.op == "rename" {
+				synctest.Wait() // the background has nothing to do any more
+			}
+			return nil
+		})
+		for range 3 {
+			if _, err := h.append(j, 0, 50_000); err != nil {
+				t.Fatal(err)
+			}
+			h.commit(j)
+		}
+		if err := errors.Join(j.Close(), h.settled()); err != nil || len(fs.segments()) != 2 {
+			t.Fatalf("%v, %d segments", err, len(fs.segments()))
+		}
+		for range 10 {
+			j, got, _ := open(t, memOptions(fs.powerCut(rng), journal.SyncOS))
+			if err := errors.Join(j.Close(), equal(got, h.entries)); err != nil {
+				t.Fatalf("after the power cut: %v", err)
+			}
+		}
+	})
+}
+
 // TestLaterSegmentProves loses the end of a segment: the next one proves that there
 // was more, though no mark does.
 func TestLaterSegmentProves(t *testing.T) {
@@ -265,26 +297,31 @@ func TestPowerCutWithoutPromise(t *testing.T) {
 // TestFaults fails every call of a process in turn, once or from then on, and lets
 // the process go on as long as it can. Then it dies, or the power goes.
 func TestFaults(t *testing.T) {
-	kinds := []struct {
-		name string
-		err  error
-	}{{"EIO", syscall.EIO}, {"ENOSPC", syscall.ENOSPC}}
-	for _, mode := range modes {
-		for _, kind := range kinds {
-			for _, lasting := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%v/%s/lasting=%v", mode, kind.name, lasting), func(t *testing.T) {
-					var base *memFS
-					h := newHistory()
-					synctest.Test(t, func(t *testing.T) { base = tornLog(t, mode, h) })
-					reached := true
-					for k := 1; reached && !t.Failed(); k++ {
-						synctest.Test(t, func(t *testing.T) {
-							reached = faultAt(t, base.killed(nil, 0), mode, h.entries, k, kind.err, lasting)
-						})
-					}
+	cases := []struct {
+		mode    journal.SyncMode
+		err     syscall.Errno
+		lasting bool
+	}{
+		{journal.SyncOff, syscall.EIO, false},
+		{journal.SyncOS, syscall.EIO, false},
+		{journal.SyncOS, syscall.EIO, true},
+		{journal.SyncOS, syscall.ENOSPC, false},
+		{journal.SyncAlways, syscall.EIO, false},
+		{journal.SyncAlways, syscall.EIO, true},
+		{journal.SyncAlways, syscall.ENOSPC, false},
+	}
+	for _, c := range cases {
+		t.Run(fmt.Sprintf("%v/%v/lasting=%v", c.mode, c.err, c.lasting), func(t *testing.T) {
+			var base *memFS
+			h := newHistory()
+			synctest.Test(t, func(t *testing.T) { base = tornLog(t, c.mode, h) })
+			reached := true
+			for k := 1; reached && !t.Failed(); k++ {
+				synctest.Test(t, func(t *testing.T) {
+					reached = faultAt(t, base.killed(nil, 0), c.mode, h.entries, k, c.err, c.lasting)
 				})
 			}
-		}
+		})
 	}
 }
 

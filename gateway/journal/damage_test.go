@@ -133,6 +133,9 @@ func TestFlippedByte(t *testing.T) {
 				}
 				for at := range end {
 					for _, flip := range []byte{1 << (at % 8), 0xff} {
+						if flip == 0xff && at%4 != 0 {
+							continue
+						}
 						fs := newMemFS()
 						data := bytes.Clone(whole)
 						data[at] ^= flip
