@@ -104,6 +104,7 @@ func (p *plan) pin() error {
 func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress func(runner.Progress)) (err error) {
 	cell := p.runnerCell(c)
 	cell.Progress = progress
+	warnings := func() string { return "" }
 	if p.options.Target != "" {
 		cell.Dial.Address = p.options.Target
 	} else {
@@ -119,6 +120,7 @@ func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress fu
 		}()
 		cell.Dial.Address, cell.Keys, cell.ServerCounters = child.Address(c.spec.Transport.Name), child.Keys(), child.Counters
 		rc.Gomaxprocs.Server = child.Ready.Gomaxprocs
+		warnings = child.Warnings
 	}
 	rc.Gomaxprocs.Client = runtime.GOMAXPROCS(0)
 	out, err := runner.Run(ctx, cell)
@@ -126,6 +128,9 @@ func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress fu
 		return err
 	}
 	rc.Fill(out, runner.Judge(cell, out), p.slos)
+	if out.Counts.Lost() > 0 {
+		rc.ServerLog = warnings()
+	}
 	return nil
 }
 

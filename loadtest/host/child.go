@@ -28,6 +28,9 @@ const startTimeout = 10 * time.Second
 func Child(in io.Reader, out, stderr io.Writer) error {
 	// An interrupt from the terminal goes to parent and child; the parent decides. A termination is meant for this process.
 	signal.Ignore(os.Interrupt)
+	// When the parent has died, what the gateway has to say about it goes to a pipe that nobody reads. By default that would end this
+	// process on the spot, with its journal left behind.
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 

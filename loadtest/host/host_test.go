@@ -321,8 +321,17 @@ func parent() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(p.Ready.PID)
-	_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
+	// Under load, so that the gateway has something to say about its clients' end to a parent that no longer listens.
+	transport := all.All()[0]
+	c := cell(p, transport, p.Keys())
+	c.Requests, c.Duration = 0, time.Hour
+	c.Progress = func(now runner.Progress) {
+		if now.Done > 0 {
+			fmt.Println(p.Ready.PID)
+		}
+	}
+	_, err = runner.Run(context.Background(), c) // until it is killed
+	panic(err)
 }
 
 // TestParentKilled: the child of a parent that was killed ends by itself and removes its journal.

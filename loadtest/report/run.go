@@ -113,6 +113,7 @@ type Cell struct {
 	Reasons     []string       `json:"reasons"`
 	Client      *Use           `json:"client"`
 	ServerUse   *Use           `json:"server"`
+	ServerLog   string         `json:"server_log,omitempty"` // last warnings of the hosted gateway, where requests were lost
 }
 
 // Objective is an SLO held against the cell.
