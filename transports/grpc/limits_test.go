@@ -1,6 +1,7 @@
 package grpc_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
@@ -54,23 +56,100 @@ func beginRequest(t *testing.T, conn net.Conn, message []byte) {
 		t.Fatal(err)
 	}
 	framer := http2.NewFramer(conn, nil)
-	var headers strings.Builder
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	openStream(t, framer, 1, message, false)
+}
+
+// openStream sends a SubmitOrder on a stream of a connection that has begun. The fields are not indexed, so that each stream's stand
+// alone.
+func openStream(t *testing.T, framer *http2.Framer, id uint32, message []byte, end bool) {
+	t.Helper()
+	var headers bytes.Buffer
 	encoder := hpack.NewEncoder(&headers)
 	for _, f := range [][2]string{
 		{":method", "POST"}, {":scheme", "http"}, {":path", pb.OrderEntryService_SubmitOrder_FullMethodName}, {":authority", "x"},
 		{"content-type", "application/grpc"}, {"te", "trailers"},
 	} {
-		if err := encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
+		if err := encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	err := errors.Join(
-		framer.WriteSettings(),
-		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte(headers.String()), EndHeaders: true}),
-		framer.WriteData(1, false, message),
+		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headers.Bytes(), EndHeaders: true}),
+		framer.WriteData(id, end, message),
 	)
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestStreamBetweenGoAwayAndItsEndIsRefused: after the first GOAWAY a peer may still open streams that were on their way (RFC 9113,
+// section 6.8). They are answered, with a refusal, while what was accepted before is executed.
+func TestStreamBetweenGoAwayAndItsEndIsRefused(t *testing.T) {
+	gateway := &fake.Gateway{}
+	server := listen(t, gateway, transports.ListenConfig{})
+	entered, leave := hold(gateway)
+	conn := connect(t, server)
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(conn, conn)
+	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := proto.Marshal(fake.Order("early", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := append([]byte{0, 0, 0, 0, byte(len(encoded))}, encoded...) // uncompressed, and its length
+	openStream(t, framer, 1, message, true)
+	<-entered
+	stopped := make(chan error, 1)
+	go func() { stopped <- server.Shutdown(context.Background()) }()
+
+	status := map[uint32]string{} // grpc-status by stream
+	var pings [][8]byte
+	for len(status) < 2 {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatalf("%v, after %v", err, status)
+		}
+		switch f := frame.(type) {
+		case *http2.GoAwayFrame:
+			if f.LastStreamID > 3 {
+				openStream(t, framer, 3, message, true)
+			}
+		case *http2.PingFrame:
+			if !f.IsAck() {
+				pings = append(pings, f.Data) // answered once stream 3 is: the answer ends the time for such streams
+			}
+		case *http2.MetaHeadersFrame:
+			for _, h := range f.Fields {
+				if h.Name == "grpc-status" {
+					status[f.StreamID] = h.Value
+				}
+			}
+			if f.StreamID == 3 && status[3] != "" {
+				for _, data := range pings {
+					if err := framer.WritePing(true, data); err != nil {
+						t.Fatal(err)
+					}
+				}
+				close(leave)
+			}
+		}
+	}
+	if status[1] != "0" || status[3] != fmt.Sprint(uint32(codes.Unavailable)) {
+		t.Errorf("statuses by stream: %v, want 1: 0, 3: %d", status, codes.Unavailable)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if seen := gateway.Requests(); len(seen) != 1 {
+		t.Errorf("the gateway saw %v", seen)
 	}
 }
 

@@ -17,6 +17,9 @@ func NewHandler(gateway transports.Gateway, limits transports.Limits) http.Handl
 	return newHandler(gateway, limits.WithDefaults(), nil)
 }
 
+// HandlerOf is the handler behind a server's sockets.
+func HandlerOf(s transports.Server) http.Handler { return s.(*server).handler }
+
 // CheckURLRoundTrip fills the fields that each route has in its URL, writes the URL as the client does, and reads it as the server does.
 func CheckURLRoundTrip(text string, number uint32, enum int32) error {
 	if !utf8.ValidString(text) {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -148,8 +147,6 @@ func (h *handler) exchange(w http.ResponseWriter, r *http.Request, route *route,
 	} else if err := refuseBody(r, route); err != nil {
 		return err
 	}
-	// Nobody's deadline for reading a request may end the wait for its answer: net/http would take it for a peer that left.
-	http.NewResponseController(w).SetReadDeadline(time.Time{}) //nolint:errcheck // only a writer without a connection refuses
 	if !route.body {
 		x.ReceivedNs = transports.Now()
 	}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +18,7 @@ import (
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/internal/fake"
+	"tailgate/transports/rest"
 )
 
 // TestDrainUnderLoad stops the server while clients send. What was acknowledged is in the gateway, what is NOT_PROCESSED is not, and nobody
@@ -157,6 +161,27 @@ func TestRequestOnAnOpenConnectionIsRefusedWhileDraining(t *testing.T) {
 	}
 	if seen := gateway.Requests(); len(seen) != 1 || !proto.Equal(seen[0], &pb.ListOrdersRequest{}) {
 		t.Errorf("the gateway saw %v, want the first request only", seen)
+	}
+}
+
+// TestWhatSlipsInWhileDrainingIsRefused asks the handler itself: net/http closes connections so early that a request comes this
+// far only in a race.
+func TestWhatSlipsInWhileDrainingIsRefused(t *testing.T) {
+	gateway := &fake.Gateway{}
+	server := listen(t, gateway, transports.ListenConfig{})
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	rest.HandlerOf(server).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/orders", http.NoBody))
+	if w.Code != 503 || !strings.Contains(w.Body.String(), "REASON_DRAINING") || !strings.Contains(w.Body.String(), "NOT_PROCESSED") {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+	if w.Header().Get("Connection") != "close" || w.Header().Get("Retry-After") == "" {
+		t.Errorf("headers are %v", w.Header())
+	}
+	if seen := gateway.Requests(); len(seen) != 0 {
+		t.Errorf("the gateway saw %v", seen)
 	}
 }
 
