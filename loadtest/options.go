@@ -36,7 +36,7 @@ type options struct {
 
 	Duration time.Duration `group:"How long" xor:"length" placeholder:"TIME" help:"Measured time of a cell. (10s; up to 2s each when all transports are measured)"`
 	Requests int64         `group:"How long" xor:"length" placeholder:"N" help:"Measure this many requests instead."`
-	Warmup   time.Duration `group:"How long" default:"500ms" placeholder:"TIME" help:"Same load before, not recorded. (${default})"`
+	Warmup   time.Duration `group:"How long" default:"500ms" placeholder:"TIME" help:"Same load before, not recorded: at least this long, and until every client has had an answer. (${default})"`
 	Timeout  time.Duration `group:"How long" default:"10s" placeholder:"TIME" help:"Time of one request; without an answer by then it is timed out. (${default})"`
 	Seed     uint64        `group:"How long" default:"1" placeholder:"N" help:"Seed of the flow and of the order of the cells. (${default})"`
 

@@ -77,6 +77,7 @@ type Cell struct {
 	} `json:"gomaxprocs"`
 
 	Started     time.Time        `json:"started"`
+	Warmup      float64          `json:"warmup_seconds"`
 	Seconds     float64          `json:"seconds"`
 	Requests    int64            `json:"requests"` // offered = the sum of the six
 	OK          int64            `json:"ok"`
@@ -266,6 +267,7 @@ func newUse(u runner.Use, rate float64) *Use {
 
 // Fill writes an outcome into the cell: everything but what describes the cell itself.
 func (c *Cell) Fill(out runner.Outcome, validity runner.Validity, slos []stats.SLO) {
+	c.Warmup = out.Warmup.Seconds()
 	c.Started, c.Seconds, c.Throughput, c.Interrupted = out.Started, out.Seconds, out.Throughput, out.Interrupted
 	c.Requests = out.Counts.Offered()
 	for i, field := range [...]*int64{&c.OK, &c.Rejected, &c.Refused, &c.TimedOut, &c.Errors, &c.Unsent} {

@@ -34,6 +34,10 @@ const (
 	// a tenth more. A timer for every request would be the tester's greatest expense, and all clients would meet at the lock of the
 	// context that theirs come from.
 	deadlineShare = 10
+	// maxExtraWarmup bounds how much longer a warm-up goes on until every client has had its first answer. The first wave of requests starts
+	// at one moment, as no later one does, and an interval that begins while some of it is still under way would miss the slowest
+	// of both.
+	maxExtraWarmup = 5 * time.Second
 	// maxRetryAfter bounds how long a client pauses when a refusal asks for it.
 	maxRetryAfter = time.Second
 	// maxInstruments bounds how many instruments the flow is spread over.
@@ -52,7 +56,7 @@ type Cell struct {
 
 	Duration   time.Duration // of the measured interval; ignored with Requests
 	Requests   int64         // requests to measure; 0 = go by Duration
-	Warmup     time.Duration // before it; the same load, not recorded
+	Warmup     time.Duration // before it, at least; the same load, not recorded, until every client has had an answer; 0 = none
 	Timeout    time.Duration // of one request, above 0
 	MinSamples int64         // go on after Duration until there are as many, but for MaxExtra at most
 	MaxExtra   time.Duration
@@ -85,8 +89,9 @@ type Use struct {
 type Outcome struct {
 	record.Result
 	Started     time.Time
-	Seconds     float64 // length of the measured interval
-	Throughput  float64 // answers a second
+	Warmup      time.Duration // as it was
+	Seconds     float64       // length of the measured interval
+	Throughput  float64       // answers a second
 	Connections Connections
 	ClientUse   Use
 	ServerUse   *Use // nil where unknown
@@ -125,12 +130,14 @@ type run struct {
 	epoch   time.Time // zero of the run's clock
 	barrier chan struct{}
 	start   time.Duration // when the clients were let go
-	from    time.Duration // when the measured interval begins
+	from    atomic.Int64  // when the measured interval begins; in the far future while it is not known
 	until   atomic.Int64  // when it ends; nobody begins a request after it
 	tickets atomic.Int64  // measured requests begun, where the cell goes by requests
 	last    atomic.Int64  // latest end of a measured request
 	slots   chan struct{} // places in flight, nil without a bound
 	stopped chan struct{} // closed when the end is near: pauses end
+	begun   atomic.Int64  // clients that have had an answer, or known that there is none
+	warm    chan struct{} // closed when all have
 }
 
 func (r *run) now() time.Duration { return time.Since(r.epoch) }
@@ -152,7 +159,7 @@ func prepare(ctx context.Context, cell Cell) (*run, error) {
 	if err := machine.EnsureFiles(cell.Connections + 64); err != nil {
 		return nil, err
 	}
-	r := &run{cell: cell, barrier: make(chan struct{}), stopped: make(chan struct{})}
+	r := &run{cell: cell, barrier: make(chan struct{}), stopped: make(chan struct{}), warm: make(chan struct{})}
 	if cell.InFlight > 0 {
 		r.slots = make(chan struct{}, cell.InFlight)
 	}
@@ -287,12 +294,11 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 	r.epoch = time.Now()
 	out := Outcome{Started: r.epoch}
 	r.start = r.now()
-	r.from = r.start + r.cell.Warmup
-	limit := r.from + r.cell.Duration + r.cell.MaxExtra
-	if r.cell.Requests > 0 {
-		limit = 1<<63 - 1
+	r.until.Store(never)
+	r.from.Store(never)
+	if r.cell.Warmup == 0 {
+		r.begin(r.start)
 	}
-	r.until.Store(int64(limit))
 	close(r.barrier)
 
 	edges, watchErr := r.watch(ctx, finished)
@@ -309,11 +315,12 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 	if out.Result, err = r.recorder.Result(); err != nil {
 		return Outcome{}, err
 	}
-	until := time.Duration(r.until.Load())
+	from, until := time.Duration(r.from.Load()), time.Duration(r.until.Load())
 	if r.cell.Requests > 0 {
 		until = time.Duration(r.last.Load())
 	}
-	out.Seconds = max(until-r.from, 0).Seconds()
+	out.Warmup = min(from, until) - r.start
+	out.Seconds = max(until-from, 0).Seconds()
 	if out.Seconds > 0 {
 		out.Throughput = float64(out.Counts.Answered()) / out.Seconds
 	}
@@ -327,16 +334,46 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 	return out, nil
 }
 
+// never is a time of the run's clock that does not come.
+const never = 1<<63 - 1
+
+// begin lets the measured interval begin.
+func (r *run) begin(from time.Duration) {
+	if r.cell.Requests == 0 {
+		r.until.Store(int64(from + r.cell.Duration + r.cell.MaxExtra))
+	}
+	r.from.Store(int64(from))
+}
+
+// warmUp waits for every client's first answer, but not for ever, and for its own time. Where the first answers come within it, as they
+// should, the interval begins at a time that was known before.
+func (r *run) warmUp(ctx context.Context, finished <-chan struct{}) {
+	if r.cell.Warmup == 0 {
+		return
+	}
+	least := r.start + r.cell.Warmup
+	timer := time.NewTimer(least + maxExtraWarmup - r.now())
+	defer timer.Stop()
+	select {
+	case <-r.warm:
+	case <-timer.C:
+	case <-ctx.Done():
+		return
+	}
+	r.begin(max(least, r.now()))
+	r.waitUntil(ctx, finished, least, nil)
+}
+
 // watch reads the counters at both edges of the measured interval, and ends it.
 func (r *run) watch(ctx context.Context, finished <-chan struct{}) (edges [2]edge, err error) {
-	r.waitUntil(ctx, finished, r.from, nil)
+	r.warmUp(ctx, finished)
 	if edges[0], err = r.readEdge(ctx); err != nil {
 		r.until.Store(0)
 		return edges, err
 	}
-	end := r.from + r.cell.Duration
-	if r.cell.Requests > 0 {
-		end = 1<<63 - 1
+	end := time.Duration(never)
+	if from := r.from.Load(); r.cell.Requests == 0 && from != never {
+		end = time.Duration(from) + r.cell.Duration
 	}
 	r.waitUntil(ctx, finished, end, r.progress)
 	// A percentile that lacks samples may get some more time.
@@ -380,7 +417,7 @@ func (r *run) waitUntil(ctx context.Context, finished <-chan struct{}, until tim
 }
 
 func (r *run) progress() {
-	p := Progress{Elapsed: r.now() - r.from, Requests: r.cell.Requests, Done: r.recorder.Offered()}
+	p := Progress{Elapsed: r.now() - time.Duration(r.from.Load()), Requests: r.cell.Requests, Done: r.recorder.Offered()}
 	if r.cell.Requests == 0 {
 		p.Total = r.cell.Duration
 	}

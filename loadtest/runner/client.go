@@ -35,22 +35,31 @@ func (c *client) loop() {
 			c.cancel()
 		}
 	}()
-	for free := r.start; c.begin(free); {
-		free = c.request(free)
+	free := r.start
+	for first := true; ; first = false {
+		measured, more := c.begin(free)
+		if !more {
+			return
+		}
+		free = c.request(free, measured)
+		if first && r.begun.Add(1) == int64(r.cell.Clients) {
+			close(r.warm)
+		}
 	}
 }
 
-// begin reports whether a request that is due at this time belongs to the cell.
-func (c *client) begin(intended time.Duration) bool {
+// begin decides on a request that is due at this time: whether it is measured, and whether there is to be one at all.
+func (c *client) begin(intended time.Duration) (measured, more bool) {
 	r := c.run
-	if intended >= time.Duration(r.until.Load()) {
-		return false
+	if int64(intended) >= r.until.Load() {
+		return false, false
 	}
-	return r.cell.Requests == 0 || intended < r.from || r.tickets.Add(1) <= r.cell.Requests
+	measured = int64(intended) >= r.from.Load()
+	return measured, !measured || r.cell.Requests == 0 || r.tickets.Add(1) <= r.cell.Requests
 }
 
 // request makes one request and returns when the client was free again.
-func (c *client) request(intended time.Duration) (free time.Duration) {
+func (c *client) request(intended time.Duration, measured bool) (free time.Duration) {
 	r := c.run
 	c.source.Next(&c.call)
 	called := r.now()
@@ -74,7 +83,6 @@ func (c *client) request(intended time.Duration) (free time.Duration) {
 	}
 	done := r.now()
 
-	measured := intended >= r.from
 	if measured && r.cell.Requests > 0 {
 		raise(&r.last, int64(done))
 	}

@@ -390,6 +390,33 @@ func TestDuration(t *testing.T) {
 	})
 }
 
+// TestWarmupWaitsForEveryClient: the interval does not begin while a request of the first wave is under way, but not for ever.
+func TestWarmupWaitsForEveryClient(t *testing.T) {
+	for slowest, want := range map[time.Duration]time.Duration{
+		10 * time.Millisecond: 100 * time.Millisecond,
+		2 * time.Second:       2 * time.Second,
+		9 * time.Second:       5100 * time.Millisecond,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &peer{do: func(ctx context.Context, n int64, call *transports.Call) error {
+				if n == 1 {
+					return work(slowest)(ctx, n, call)
+				}
+				return work(time.Millisecond)(ctx, n, call)
+			}}
+			out := mustRun(t, cell(p, func(c *runner.Cell) {
+				c.Clients, c.Requests, c.Duration, c.Warmup, c.Timeout = 3, 0, time.Second, 100*time.Millisecond, time.Minute
+			}))
+			if out.Warmup != want || out.Seconds != 1 {
+				t.Errorf("slowest first answer %v: warm-up %v, interval %v s; want %v and 1 s", slowest, out.Warmup, out.Seconds, want)
+			}
+			if clients := out.Busy.Seconds(); slowest < 5*time.Second && math.Abs(clients-3) > 0.01 || slowest > 5*time.Second && math.Abs(clients-2) > 0.01 {
+				t.Errorf("slowest first answer %v: %v requests under way", slowest, clients)
+			}
+		})
+	}
+}
+
 // TestInFlightAtTheEnd: a request that is due within the interval is waited for and counted, however late its answer.
 func TestInFlightAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
