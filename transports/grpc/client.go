@@ -139,7 +139,26 @@ func (c *client) Do(ctx context.Context, call *transports.Call) error {
 	if _, cannot := proto.Marshal(call.Request); cannot != nil {
 		return transports.Malformed("", "the request cannot be encoded: %v", cannot)
 	}
-	return faultOf(ctx, err, stream.Addr != nil)
+	fault := faultOf(ctx, err, stream.Addr != nil)
+	if fault.Reason == pb.Reason_REASON_CONNECTION_LOST && fault.Outcome == pb.Outcome_OUTCOME_UNKNOWN && c.expired(ctx, err) {
+		return transports.InDoubt(pb.Reason_REASON_DEADLINE_EXCEEDED, fmt.Errorf("%w (%w)", context.DeadlineExceeded, fault.Err),
+			"the deadline passed before the answer came; the same id again tells")
+	}
+	return fault
+}
+
+// expired reports whether err is the deadline's end as the server's copy of it tells: its timer may fire a moment before ours,
+// and then the stream ends with DEADLINE_EXCEEDED, or with a reset that grpc shows as CANCELED.
+func (c *client) expired(ctx context.Context, err error) bool {
+	switch code := status.Code(err); code {
+	case codes.DeadlineExceeded:
+		return true
+	case codes.Canceled:
+		_, limited := ctx.Deadline()
+		return limited && !c.closed.Load()
+	default:
+		return false
+	}
 }
 
 // Close implements transports.Client.

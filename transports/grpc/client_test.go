@@ -3,10 +3,12 @@ package grpc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -292,4 +294,75 @@ func TestForeignServers(t *testing.T) {
 	}()
 	_, err = grpc.Transport().Dial(t.Context(), transports.DialConfig{Address: listener.Addr().String()})
 	checkFault(t, err, pb.Reason_REASON_UNIMPLEMENTED, pb.Outcome_OUTCOME_NOT_PROCESSED)
+}
+
+// TestStatusWithoutDetailIsInDoubt: a status that carries no ErrorDetail is no gateway's word, and its request is sent once all the same.
+func TestStatusWithoutDetailIsInDoubt(t *testing.T) {
+	var code codes.Code
+	var calls atomic.Int64
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := ggrpc.NewServer(ggrpc.UnknownServiceHandler(func(_ any, stream ggrpc.ServerStream) error {
+		method, _ := ggrpc.MethodFromServerStream(stream)
+		if err := stream.RecvMsg(&pb.SubmitOrderRequest{}); err != nil {
+			return err
+		}
+		if method == pb.OrderEntryService_ListInstruments_FullMethodName { // the probe of a Dial
+			return stream.SendMsg(&pb.ListInstrumentsResponse{})
+		}
+		calls.Add(1)
+		return status.Error(code, "as told")
+	}))
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		if err := server.Serve(listener); err != nil {
+			t.Error(err)
+		}
+	}()
+	defer func() {
+		server.Stop()
+		<-stopped
+	}()
+	client, err := grpc.Transport().Dial(t.Context(), transports.DialConfig{Address: listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, c := range []struct {
+		code    codes.Code
+		limited bool // whether the call has a deadline
+		reason  pb.Reason
+	}{
+		{codes.DeadlineExceeded, true, pb.Reason_REASON_DEADLINE_EXCEEDED},
+		{codes.DeadlineExceeded, false, pb.Reason_REASON_DEADLINE_EXCEEDED},
+		{codes.Canceled, true, pb.Reason_REASON_DEADLINE_EXCEEDED},
+		{codes.Canceled, false, pb.Reason_REASON_CONNECTION_LOST},
+		{codes.Unavailable, true, pb.Reason_REASON_CONNECTION_LOST},
+		{codes.Internal, true, pb.Reason_REASON_INTERNAL},
+		{codes.ResourceExhausted, true, pb.Reason_REASON_INTERNAL},
+		{codes.InvalidArgument, false, pb.Reason_REASON_INTERNAL},
+		{codes.Unknown, false, pb.Reason_REASON_INTERNAL},
+	} {
+		t.Run(fmt.Sprintf("%v/%t", c.code, c.limited), func(t *testing.T) {
+			code = c.code
+			ctx := t.Context()
+			if c.limited {
+				limited, cancel := context.WithTimeout(ctx, time.Hour)
+				defer cancel()
+				ctx = limited
+			}
+			before := calls.Load()
+			err := client.Do(ctx, fake.Call(transports.SubmitOrder, fake.Order("o", nil)))
+			checkFault(t, err, c.reason, pb.Outcome_OUTCOME_UNKNOWN)
+			if (c.reason == pb.Reason_REASON_DEADLINE_EXCEEDED) != errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the fault wraps %v", errors.Unwrap(err))
+			}
+			if n := calls.Load() - before; n != 1 {
+				t.Errorf("the request was sent %d times", n)
+			}
+		})
+	}
 }
