@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"tailgate/loadtest/runner"
 )
@@ -390,6 +389,3 @@ func (t *table) tail() {
 		}
 	}
 }
-
-// Seconds is a duration for a progress line.
-func Seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s" }
