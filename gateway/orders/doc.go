@@ -12,7 +12,7 @@
 //
 // # Memory
 //
-// An id costs 8 to 16 bytes of index and about 250 bytes of record until the end of the day. Options.MaxIDs bounds their
+// An id costs 16 to 32 bytes of index and about 250 bytes of record until the end of the day. Options.MaxIDs bounds their
 // number; a full table refuses new ids with [ErrIDsFull] and never forgets one. Records hold no pointers, so the garbage
 // collector does not look into them.
 package orders

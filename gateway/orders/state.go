@@ -153,7 +153,7 @@ func New(options Options) (*State, error) {
 	}
 	s := &State{
 		options: options, engine: engine, epoch: 1,
-		byID: newIndex(options.MaxIDs), byReq: newIndex(options.MaxIDs),
+		byID: newIndex(options.ReserveIDs), byReq: newIndex(0),
 		accountNumber: make(map[string]uint32), bySymbol: make(map[Symbol]uint32),
 	}
 	s.orders.reserve(options.ReserveIDs)

@@ -17,6 +17,9 @@ const shutdownGrace = 5 * time.Second
 // maxIDs is the greatest number of orders of one cell: ids are never reused within a run.
 const maxIDs = 1 << 27
 
+// reserveIDs is for how many orders the gateway takes memory at its start, so that the first seconds do not measure page faults: about 70 MB.
+const reserveIDs = 1 << 18
+
 // startGateway runs a gateway with one transport and one account for each key, with no limit that a load test would meet.
 func startGateway(ctx context.Context, task Task, logger *slog.Logger) (net.Addr, func() error, error) {
 	config := server.DefaultConfig()
@@ -24,7 +27,7 @@ func startGateway(ctx context.Context, task Task, logger *slog.Logger) (net.Addr
 	config.Journal.Sync = task.Sync
 	config.Connections.Max = task.MaxConnections
 	config.Connections.CongestionControl = task.CongestionControl
-	config.IDs.Max = maxIDs
+	config.IDs.Max, config.IDs.Reserve = maxIDs, reserveIDs
 	if _, known := config.Listeners[task.Transport]; !known {
 		return nil, nil, fmt.Errorf("host: the gateway has no transport %q", task.Transport)
 	}

@@ -23,9 +23,8 @@ const (
 // Thresholds of the verdict. They are set by reasoning, each with its own; a later calibration may replace them by measured ones.
 const (
 	// A hypervisor that takes cores away adds its own pauses to every percentile beyond the share that it takes: 1 % of stolen time can
-	// decide a p99.
-	// At a quarter of the time even a p50 in a closed loop is a third too long.
-	suspectSteal, invalidSteal = 0.01, 0.25
+	// decide a p99. From a half on, more of the time is the hypervisor's than the pair's that is measured.
+	suspectSteal, invalidSteal = 0.01, 0.5
 	// The same holds for other processes on the measured cores, but they are scheduled in small slices, and the kernel's own threads always
 	// take a little.
 	suspectForeign = 0.05

@@ -78,9 +78,9 @@ func TestJudge(t *testing.T) {
 			o.ServerUse.Counters = machine.Counters{At: 1000, UserCPU: 500}
 		}, want: runner.Suspect, reason: "the hypervisor took 0.0 % (client) and 1.0 % (server) of the cores"},
 		{name: "much steal", change: func(_ *runner.Cell, o *runner.Outcome) {
-			o.ClientUse.Cores = machine.CoreTimes{Busy: 500, Idle: 250, Steal: 250}
-			o.ClientUse.Counters = machine.Counters{At: 1000, UserCPU: 500}
-		}, want: runner.Invalid, reason: "the hypervisor took 25.0 % (client) and 0.0 % (server) of the cores"},
+			o.ClientUse.Cores = machine.CoreTimes{Busy: 400, Idle: 100, Steal: 500}
+			o.ClientUse.Counters = machine.Counters{At: 1000, UserCPU: 400}
+		}, want: runner.Invalid, reason: "the hypervisor took 50.0 % (client) and 0.0 % (server) of the cores"},
 		{name: "neighbours", change: func(_ *runner.Cell, o *runner.Outcome) {
 			o.ServerUse.Cores = machine.CoreTimes{Busy: 6 * time.Second, Idle: 4 * time.Second}
 		}, want: runner.Suspect, reason: "other processes used 0.0 % (client) and 10.0 % (server) of the cores"},
