@@ -20,10 +20,10 @@ func sized(n int) *transports.Call {
 	call := order("order-000001", 0)
 	rest := n - proto.Size(call.Request) - 2
 	if rest > 127 {
-		rest -= 1
+		rest--
 	}
 	if rest > 1<<14 {
-		rest -= 1
+		rest--
 	}
 	call.Request.(*pb.SubmitOrderRequest).ClientTag = pattern("order-000001", rest)
 	return call

@@ -246,6 +246,7 @@ func (c *client) frame(h wire.Header, payload []byte, self *exchange) *transport
 		c.goneAway(h, decodeFault(payload))
 	case wire.Error:
 		c.ended(decodeFault(payload))
+	default: // RECLAIM while the feature is not agreed, and what a later version may say
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func TestCallWaitsForCreditInTurn(t *testing.T) {
 	<-h.came
 	h.release(nil)
 	if err := <-results; err != nil {
-		t.Error(err)
+		t.Fatal(err)
 	}
 	<-h.came
 	h.release(nil)

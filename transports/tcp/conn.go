@@ -101,7 +101,7 @@ func (c *conn) handshake() error {
 	peer := transports.Peer{Transport: "tcp", Remote: c.socket.RemoteAddr()}
 	if c.server.tls != nil {
 		secure := tls.Server(c.socket, c.server.tls)
-		if err := secure.Handshake(); err != nil {
+		if err := secure.HandshakeContext(c.server.ctx); err != nil {
 			return fmt.Errorf("TLS: %w", err)
 		}
 		c.nc = secure
@@ -374,7 +374,8 @@ func (c *conn) unlend() {
 // process handles every whole frame in the in-buffer and makes room for the rest of the next one. ok is false when the connection has to end,
 // with the frame that says why.
 func (c *conn) process() (last []byte, ok bool) {
-	need, largest := 0, readSize
+	largest := readSize
+	var need int
 	for {
 		have := c.in.B[c.r:c.w]
 		if len(have) < wire.HeaderSize {

@@ -2,7 +2,9 @@ package tcp_test
 
 import (
 	"context"
+	"errors"
 	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -44,12 +46,12 @@ func FuzzServer(f *testing.F) {
 		for {
 			h, _, err := p.tryRead()
 			if err != nil {
-				if err == io.ErrUnexpectedEOF {
+				if errors.Is(err, io.ErrUnexpectedEOF) {
 					t.Fatal("the server ended within a frame")
 				}
-				if err != io.EOF {
+				if !errors.Is(err, io.EOF) {
 					t.Logf("end: %v", err) // a reset, where it left bytes unread
-					if ne, ok := err.(interface{ Timeout() bool }); ok && ne.Timeout() {
+					if errors.Is(err, os.ErrDeadlineExceeded) {
 						t.Fatal("the server does not end the connection")
 					}
 				}

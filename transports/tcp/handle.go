@@ -24,8 +24,11 @@ func (c *conn) check(h wire.Header) *transports.Fault {
 			return transports.Malformed("correlation id", "request %d follows request %d, it has to be %d", h.Correlation, c.last, c.last+1)
 		}
 		if c.credit {
-			if spent, granted := c.used+c.server.model.Cost(transports.Operation(h.Code), h.Length), c.box.Granted(); wire.After(spent, granted) {
-				return transports.Refuse(pb.Reason_REASON_NO_CREDIT, "the request brings the credit used to %d, %d is granted", spent, granted)
+			spent := c.used + c.server.model.Cost(transports.Operation(h.Code), h.Length)
+			if wire.After(spent, c.box.Granted()) {
+				if granted := c.box.GrantedExactly(); wire.After(spent, granted) {
+					return transports.Refuse(pb.Reason_REASON_NO_CREDIT, "the request brings the credit used to %d, %d is granted", spent, granted)
+				}
 			}
 		}
 		return nil

@@ -227,7 +227,7 @@ func TestMaxConnections(t *testing.T) {
 	for { // the place is free when the server has seen the end
 		client, err := tcp.Transport().Dial(bounded(t), transports.DialConfig{Address: server.Addr().String()})
 		if err == nil {
-			defer client.Close()
+			_ = client.Close()
 			return
 		}
 		checkFault(t, err, pb.Reason_REASON_OVERLOADED, pb.Outcome_OUTCOME_NOT_PROCESSED, "")

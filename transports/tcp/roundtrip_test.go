@@ -39,10 +39,18 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestConcurrentCallsShareOneConnection(t *testing.T) {
-	for _, flow := range []string{"credit", "none"} {
-		t.Run(flow, func(t *testing.T) {
+	for _, test := range []struct {
+		flow  string
+		apart bool // releases come from a goroutine of the journal
+		limit int  // MaxRequestBytes: with little, credit is always short
+	}{{"credit", false, 0}, {"credit", true, 4 << 10}, {"none", false, 0}, {"none", true, 4 << 10}} {
+		t.Run(fmt.Sprintf("%s/apart=%v", test.flow, test.apart), func(t *testing.T) {
 			g := &gateway{}
-			client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{Flow: flow})
+			if test.apart {
+				g.commit = newSyncer(t).commit
+			}
+			server := listen(t, g, transports.ListenConfig{Limits: transports.Limits{MaxRequestBytes: test.limit}})
+			client := dial(t, server, transports.DialConfig{Flow: test.flow})
 			const callers, each = 64, 20
 			var group sync.WaitGroup
 			for caller := range callers {

@@ -57,7 +57,7 @@ func examples(t *testing.T) map[string][]example {
 			inside = false
 		case inside:
 			data, _, _ := strings.Cut(line, "#")
-			for _, field := range strings.Fields(data) {
+			for field := range strings.FieldsSeq(data) {
 				b, err := hex.DecodeString(strings.ReplaceAll(field, "..", "00"))
 				if err != nil {
 					t.Fatalf("%s:%d: %v", specFile, i+1, err)

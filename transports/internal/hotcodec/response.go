@@ -104,7 +104,7 @@ func DecodeSubmitOrderResponse(b []byte, m *pb.SubmitOrderResponse, clientOrderI
 		case 14<<3 | fixed64Type:
 			m.SentNs = v
 		case 15<<3 | bytesType:
-			m.ClientTag = append(room[:0], payload...)
+			m.ClientTag = append(m.ClientTag[:0], payload...)
 		case 16<<3 | varintType:
 			m.Epoch = uint32(v)
 		case 17<<3 | bytesType:

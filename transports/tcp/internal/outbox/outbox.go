@@ -59,7 +59,8 @@ type Box struct {
 	flushed     uint64
 	outstanding int  // marks taken and not released
 	dirty       bool // answers appended since the last mark
-	flushing    bool // somebody writes, outside the lock
+	flushing    bool // somebody has the writer's role
+	writing     bool // and is in a system call, outside the lock
 	finishing   bool // takes nothing more; done when all is flushed
 	aborted     bool // finishing, and marks mean nothing any more
 	dead        error
@@ -108,8 +109,20 @@ func New(config Config) *Box {
 	return b
 }
 
-// Granted is the credit in the last frame that the kernel has taken whole.
+// Granted is the credit in the last frame that the kernel has taken whole. While a write is under way on another goroutine it may be behind: the peer
+// can have the frame before the write has returned here. See [Box.GrantedExactly].
 func (b *Box) Granted() uint32 { return b.granted.Load() }
+
+// GrantedExactly is Granted after the write that is under way, if any: nothing that the peer may have read is missing. It is asked before a peer is
+// called a liar, so it may wait for a system call, and under TLS for WriteTimeout.
+func (b *Box) GrantedExactly() uint32 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.writing {
+		b.changed.Wait()
+	}
+	return b.granted.Load()
+}
 
 // Begin returns n bytes of room for one frame and locks the box; End must follow. It returns nil, unlocked, where the box takes nothing more.
 func (b *Box) Begin(n int) []byte {
@@ -273,7 +286,7 @@ func (b *Box) closeDone() {
 
 // gather collects what is released and not flushed, at most maxPieces buffers.
 func (b *Box) gather() {
-	b.pieces, b.want = b.room[:0], 0
+	b.pieces, b.want, b.wrote, b.wroteErr = b.room[:0], 0, 0, nil // a write that is never made leaves nothing behind
 	for s := b.head; s != nil && len(b.pieces) < maxPieces; s = s.next {
 		end := s.written
 		if s == b.rel {
@@ -287,12 +300,15 @@ func (b *Box) gather() {
 			break
 		}
 	}
+	b.writing = b.want > 0
 }
 
-// advance counts n bytes as taken by the kernel and puts buffers back that are through.
+// advance ends a write: it counts n bytes as taken by the kernel and puts buffers back that are through.
 func (b *Box) advance(n int) {
 	clear(b.pieces)
+	b.writing = false
 	b.flushed += uint64(n) // in a dead box too: what has left has left
+	defer b.changed.Broadcast()
 	if n == 0 || b.dead != nil {
 		return
 	}
@@ -314,6 +330,7 @@ func (b *Box) advance(n int) {
 			switch h.Type {
 			case wire.Response, wire.Reject, wire.Pong, wire.Credit:
 				b.granted.Store(h.Credit)
+			default: // carries none
 			}
 		}
 		if s.flushed < s.written {
@@ -327,7 +344,6 @@ func (b *Box) advance(n int) {
 		s.next = nil
 		b.pool.Put(s)
 	}
-	b.changed.Broadcast()
 }
 
 // once is the body of one non-blocking write.
