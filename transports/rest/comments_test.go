@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"encoding/json"
 	"testing"
 
 	"google.golang.org/protobuf/reflect/protodesc"
@@ -41,5 +42,44 @@ func TestDescriptionsAreTheContractsComments(t *testing.T) {
 	made := schema.made["SubmitOrderRequest"].(object)
 	if got := made["properties"].(object)["client_order_id"].(object)["description"]; got != "The id." {
 		t.Errorf("of the field: %v", got)
+	}
+}
+
+// TestServedDocumentIsDescribed: whatever the contract explains, the served document explains.
+func TestServedDocumentIsDescribed(t *testing.T) {
+	var document struct {
+		Paths      map[string]map[string]struct{ OperationID, Description string }
+		Components struct {
+			Schemas map[string]struct {
+				Description string
+				Properties  map[string]struct{ Description string }
+			}
+		}
+	}
+	if err := json.Unmarshal(openAPI(), &document); err != nil {
+		t.Fatal(err)
+	}
+	if len(document.Paths) < 5 || len(document.Components.Schemas) < 10 {
+		t.Fatalf("%d paths and %d schemas", len(document.Paths), len(document.Components.Schemas))
+	}
+	for path, item := range document.Paths {
+		for method, operation := range item {
+			if operation.Description == "" {
+				t.Errorf("%s %s has no description", method, path)
+			}
+		}
+	}
+	for name, schema := range document.Components.Schemas {
+		if name == "Problem" { // RFC 9457's, not the contract's
+			continue
+		}
+		if schema.Description == "" {
+			t.Errorf("%s has no description", name)
+		}
+		for property, p := range schema.Properties {
+			if p.Description == "" {
+				t.Errorf("%s.%s has no description", name, property)
+			}
+		}
 	}
 }

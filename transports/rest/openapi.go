@@ -9,19 +9,66 @@ import (
 	"strings"
 	"sync"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
 
+	"tailgate/proto/gen/documented"
 	pb "tailgate/proto/gen/orderentry/v1"
 )
 
 // openAPI is the served document, made once.
 var openAPI = sync.OnceValue(func() []byte {
-	text, err := json.MarshalIndent(routes.document(), "", "  ")
+	text, err := json.MarshalIndent(newTable(documentedContract()).document(), "", "  ")
 	if err != nil {
 		panic(err) // maps, strings and numbers always encode
 	}
 	return append(text, '\n')
 })
+
+// documentedContract is the contract with its comments, which the compiled-in descriptors do not have.
+func documentedContract() protoreflect.FileDescriptor {
+	var set descriptorpb.FileDescriptorSet
+	if err := proto.Unmarshal(documented.Contract, &set); err != nil {
+		panic(err) // generated with this build
+	}
+	files := new(protoregistry.Files)
+	for _, f := range set.GetFile() { // imports come before those that import them
+		file, err := protodesc.NewFile(f, resolver{files})
+		if err == nil {
+			err = files.RegisterFile(file)
+		}
+		if err != nil {
+			panic(err) // generated with this build
+		}
+	}
+	file, err := files.FindFileByPath(pb.File_orderentry_v1_order_entry_proto.Path())
+	if err != nil {
+		panic(err) // generated with this build
+	}
+	return file
+}
+
+// resolver finds our own files first, and what they import among the compiled-in ones.
+type resolver struct{ own *protoregistry.Files }
+
+// FindFileByPath implements protodesc.Resolver.
+func (r resolver) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
+	if f, err := r.own.FindFileByPath(path); err == nil {
+		return f, nil
+	}
+	return protoregistry.GlobalFiles.FindFileByPath(path)
+}
+
+// FindDescriptorByName implements protodesc.Resolver.
+func (r resolver) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
+	if d, err := r.own.FindDescriptorByName(name); err == nil {
+		return d, nil
+	}
+	return protoregistry.GlobalFiles.FindDescriptorByName(name)
+}
 
 func serveOpenAPI(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {

@@ -40,26 +40,32 @@ type table struct {
 // openAPIPath is where the document is served, to anybody: it says nothing that the contract does not.
 const openAPIPath = "/openapi.json"
 
-var routes = newTable([]*route{
-	{operation: transports.SubmitOrder, method: http.MethodPost, path: "/v1/orders", body: true},
-	{operation: transports.ListOrders, method: http.MethodGet, path: "/v1/orders"},
-	{operation: transports.MassCancel, method: http.MethodDelete, path: "/v1/orders"},
-	{operation: transports.GetOrder, method: http.MethodGet, path: "/v1/orders/{client_order_id}"},
-	{operation: transports.ReplaceOrder, method: http.MethodPut, path: "/v1/orders/{client_order_id}", body: true},
-	{operation: transports.CancelOrder, method: http.MethodDelete, path: "/v1/orders/{client_order_id}"},
-	{operation: transports.CancelAllAfter, method: http.MethodPost, path: "/v1/cancel-all-after", body: true},
-	{operation: transports.ListInstruments, method: http.MethodGet, path: "/v1/instruments"},
-	{operation: transports.GetBook, method: http.MethodGet, path: "/v1/books/{symbol}"},
-	{rpc: "StreamExecutions", method: http.MethodGet, path: "/v1/executions"},
-})
+var routes = newTable(pb.File_orderentry_v1_order_entry_proto)
 
-// newTable completes the routes from the contract's descriptors. It panics on a table that does not fit them.
-func newTable(list []*route) *table {
+// operations are the routes as written; newTable completes them.
+func operations() []*route {
+	return []*route{
+		{operation: transports.SubmitOrder, method: http.MethodPost, path: "/v1/orders", body: true},
+		{operation: transports.ListOrders, method: http.MethodGet, path: "/v1/orders"},
+		{operation: transports.MassCancel, method: http.MethodDelete, path: "/v1/orders"},
+		{operation: transports.GetOrder, method: http.MethodGet, path: "/v1/orders/{client_order_id}"},
+		{operation: transports.ReplaceOrder, method: http.MethodPut, path: "/v1/orders/{client_order_id}", body: true},
+		{operation: transports.CancelOrder, method: http.MethodDelete, path: "/v1/orders/{client_order_id}"},
+		{operation: transports.CancelAllAfter, method: http.MethodPost, path: "/v1/cancel-all-after", body: true},
+		{operation: transports.ListInstruments, method: http.MethodGet, path: "/v1/instruments"},
+		{operation: transports.GetBook, method: http.MethodGet, path: "/v1/books/{symbol}"},
+		{rpc: "StreamExecutions", method: http.MethodGet, path: "/v1/executions"},
+	}
+}
+
+// newTable completes the routes from the contract's descriptors. It panics on routes that do not fit them.
+func newTable(contract protoreflect.FileDescriptor) *table {
+	list := operations()
 	t := &table{
 		routes: list, byOperation: make(map[transports.Operation]*route),
 		collections: make(map[string][]*route), members: make(map[string][]*route),
 	}
-	methods := pb.File_orderentry_v1_order_entry_proto.Services().ByName("OrderEntryService").Methods()
+	methods := contract.Services().ByName("OrderEntryService").Methods()
 	for _, r := range list {
 		if r.operation != 0 {
 			r.rpc = protoreflect.Name(r.operation.String())

@@ -35,7 +35,7 @@ func newSchemas(t *table) *schemas {
 			}
 		}
 	}
-	detail := (&pb.ErrorDetail{}).ProtoReflect().Descriptor().Fields()
+	detail := t.errorDetail().Fields()
 	properties := object{
 		"type": object{"type": "string", "format": "uri-reference"}, "title": object{"type": "string"},
 		"status": object{"type": "integer"}, "detail": described(object{"type": "string"}, detail.ByName("message")),
@@ -48,6 +48,18 @@ func newSchemas(t *table) *schemas {
 		"required": []string{"type", "title", "status", "detail", "reason", "outcome"},
 	}
 	return s
+}
+
+// errorDetail is the descriptor of ErrorDetail in the files that the table was made from, with their comments.
+func (t *table) errorDetail() protoreflect.MessageDescriptor {
+	imports := t.routes[0].input.ParentFile().Imports()
+	name := (*pb.ErrorDetail)(nil).ProtoReflect().Descriptor().Name()
+	for i := range imports.Len() {
+		if m := imports.Get(i).Messages().ByName(name); m != nil {
+			return m
+		}
+	}
+	panic("rest: the contract imports no file with " + string(name))
 }
 
 // message returns a reference to the schema of m.
