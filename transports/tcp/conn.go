@@ -21,8 +21,9 @@ import (
 
 // Sizes of the read path, in bytes.
 const (
-	readSize   = 16 << 10 // what one read asks for while frames are small
-	batchSize  = 16 << 10 // answers that end a batch
+	headroom   = 256               // before the first frame of an in-buffer, see answerInPlace
+	readSize   = 16<<10 - headroom // what one read asks for while frames are small
+	batchSize  = 16 << 10          // answers that end a batch
 	maxControl = wire.MaxHandshake
 )
 
@@ -359,8 +360,8 @@ func (c *conn) readNow(fd uintptr) bool {
 
 func (c *conn) lend() {
 	if c.in == nil {
-		c.in = c.server.pool.Get(c.borrow)
-		c.r, c.w = 0, 0
+		c.in = c.server.pool.Get(headroom + c.borrow)
+		c.r, c.w = headroom, headroom
 	}
 }
 
@@ -377,7 +378,10 @@ func (c *conn) process() (last []byte, ok bool) {
 	largest := readSize
 	var need int
 	for {
-		have := c.in.B[c.r:c.w]
+		var have []byte
+		if c.in != nil { // an answer may have taken it
+			have = c.in.B[c.r:c.w]
+		}
 		if len(have) < wire.HeaderSize {
 			need = wire.HeaderSize
 			break
@@ -416,21 +420,37 @@ func (c *conn) process() (last []byte, ok bool) {
 
 // room keeps what is left of the in-buffer where the whole of its frame fits.
 func (c *conn) room(need int) {
+	if c.in == nil {
+		return
+	}
 	rest := c.in.B[c.r:c.w]
 	switch {
 	case len(rest) == 0:
 		c.server.pool.Put(c.in)
 		c.in = nil
+		c.r, c.w = 0, 0
 		return
-	case need > len(c.in.B):
-		larger := c.server.pool.Get(need)
-		copy(larger.B, rest)
+	case headroom+need > len(c.in.B):
+		larger := c.server.pool.Get(headroom + need)
+		copy(larger.B[headroom:], rest)
 		c.server.pool.Put(c.in)
 		c.in = larger
-	case c.r > 0:
-		copy(c.in.B, rest)
+	case c.r > headroom:
+		copy(c.in.B[headroom:], rest)
 	}
-	c.r, c.w = 0, len(rest)
+	c.r, c.w = headroom, headroom+len(rest)
+}
+
+// give lets the in-buffer go, except for what is behind the frames handled, and returns it.
+func (c *conn) give() *outbox.Buffer {
+	given, rest := c.in, c.in.B[c.r:c.w]
+	c.in = nil
+	c.r, c.w = 0, 0
+	if len(rest) > 0 {
+		c.in = c.server.pool.Get(headroom + max(c.borrow, len(rest)))
+		c.r, c.w = headroom, headroom+copy(c.in.B[headroom:], rest)
+	}
+	return given
 }
 
 // commit ends the batch: the session promises a Release, which writes.

@@ -1,7 +1,9 @@
 package tcp_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
@@ -84,11 +88,17 @@ func TestPipelinedAnswersComeInOrder(t *testing.T) {
 	journal := newSyncer(t)
 	p := greet(t, listen(t, &gateway{commit: journal.commit}, transports.ListenConfig{}), 0)
 	const n = 3000
+	size := func(i int) int { // small ones, and every now and then a large one, whose answer is sent from where it came in
+		if i%50 == 0 {
+			return i * 37 % 200_000
+		}
+		return i % 3000
+	}
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
 		for i := range n {
-			if _, err := p.conn.Write(p.order(fmt.Sprint("order-", i), i%3000)); err != nil {
+			if _, err := p.conn.Write(p.order(fmt.Sprint("order-", i), size(i))); err != nil {
 				t.Error(err)
 				return
 			}
@@ -96,8 +106,16 @@ func TestPipelinedAnswersComeInOrder(t *testing.T) {
 	}()
 	for i := range n {
 		h, payload := p.read()
-		if h.Type != wire.Response || h.Correlation != uint32(i+1) || !strings.Contains(string(payload[:20]), fmt.Sprint("order-", i)) {
-			t.Fatalf("answer %d is %v of request %d: %.20q", i, h.Type, h.Correlation, payload)
+		var m pb.SubmitOrderResponse
+		if err := proto.Unmarshal(payload, &m); err != nil {
+			t.Fatal(err)
+		}
+		id := fmt.Sprint("order-", i)
+		if h.Type != wire.Response || h.Correlation != uint32(i+1) || m.ClientOrderId != id || !bytes.Equal(m.ClientTag, pattern(id, size(i))) {
+			t.Fatalf("answer %d is %v of request %d, order %q with a tag of %d bytes", i, h.Type, h.Correlation, m.ClientOrderId, len(m.ClientTag))
+		}
+		if h.X == 0 || m.SentNs < m.ReceivedNs || binary.LittleEndian.Uint64(payload[h.X:]) != m.SentNs {
+			t.Fatalf("answer %d: sent_ns is %d, at offset %d", i, m.SentNs, h.X)
 		}
 	}
 	<-sent

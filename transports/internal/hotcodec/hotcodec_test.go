@@ -88,6 +88,18 @@ func checkResponse(t interface {
 	if !bytes.Equal(encoded[5:], oracle) {
 		t.Fatalf("%v: protobuf-go writes %x, hotcodec %x", &got, oracle, encoded[5:])
 	}
+	if len(got.ClientTag) == 0 {
+		return
+	}
+	head, sentNs, err := hotcodec.AppendSubmitOrderResponseHead([]byte("front"), &got)
+	if err != nil {
+		t.Fatalf("%v cannot be encoded: %v", &got, err)
+	}
+	binary.LittleEndian.PutUint64(head[5+sentNs:], 77)
+	var again pb.SubmitOrderResponse
+	if err := proto.Unmarshal(append(head[5:], got.ClientTag...), &again); err != nil || !proto.Equal(&again, &want) {
+		t.Fatalf("%v: head and tag read %v, %v", &want, &again, err)
+	}
 }
 
 // full has every field set.

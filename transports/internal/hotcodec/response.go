@@ -56,6 +56,20 @@ func AppendSubmitOrderResponse(b []byte, m *pb.SubmitOrderResponse) (encoded []b
 	return appendString(b, 17, m.Text), sentNs, nil
 }
 
+// AppendSubmitOrderResponseHead appends everything of m's encoding but the bytes of client_tag, which must follow: the fields are those of
+// [AppendSubmitOrderResponse] with client_tag moved to the end, which protobuf allows. It is for a tag that stands in memory already, behind room for the
+// head. m.ClientTag must not be empty.
+func AppendSubmitOrderResponseHead(b []byte, m *pb.SubmitOrderResponse) (encoded []byte, sentNs int, err error) {
+	tag := m.ClientTag
+	m.ClientTag = nil
+	b, sentNs, err = AppendSubmitOrderResponse(b, m)
+	m.ClientTag = tag
+	if err != nil {
+		return b, 0, err
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, 15, protowire.BytesType), uint64(len(tag))), sentNs, nil
+}
+
 // DecodeSubmitOrderResponse resets m and fills it from b. Nothing of m points into b. It does not allocate where the answer's id is
 // clientOrderID (the string is shared), the text is empty, and m.ClientTag has the room: the tag is written over the bytes that m.ClientTag
 // held before, so who wants to keep those takes them out of m first. An error wraps [ErrMalformed]; m means nothing then.

@@ -136,15 +136,19 @@ func (b *Box) Begin(n int) []byte {
 
 func (b *Box) reserve(n int) []byte {
 	if b.tail == nil || len(b.tail.B)-b.tail.written < n {
-		next := b.pool.Get(max(n, segmentSize))
-		if b.tail == nil {
-			b.head, b.rel, b.relOff = next, next, 0
-		} else {
-			b.tail.next = next
-		}
-		b.tail = next
+		b.link(b.pool.Get(max(n, segmentSize)))
 	}
 	return b.tail.B[b.tail.written : b.tail.written+n]
+}
+
+// link makes buf the last of the queue.
+func (b *Box) link(buf *Buffer) {
+	if b.tail == nil {
+		b.head, b.rel, b.relOff = buf, buf, buf.boundary
+	} else {
+		b.tail.next = buf
+	}
+	b.tail = buf
 }
 
 // EndAnswer appends the first n bytes of the room, one frame that must wait for a mark to be released.
@@ -162,6 +166,21 @@ func (b *Box) EndControl(n int) (end uint64) {
 	end = b.appended
 	b.mu.Unlock()
 	return end
+}
+
+// Adopt appends buf.B[from:to], one frame that must wait for a mark as with EndAnswer, without copying it. The box owns the buffer from then on. It
+// returns false, and takes nothing, where the box takes nothing more.
+func (b *Box) Adopt(buf *Buffer, from, to int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.finishing || b.dead != nil {
+		return false
+	}
+	buf.written, buf.flushed, buf.boundary = to, from, from
+	b.link(buf)
+	b.appended += uint64(to - from)
+	b.dirty = true
+	return true
 }
 
 // Cancel gives the room back unused.
@@ -203,7 +222,7 @@ func (b *Box) Release(mark uint64, now int64) {
 func (b *Box) release(to, now uint64) {
 	for b.released < to {
 		if b.relOff == b.rel.written {
-			b.rel, b.relOff = b.rel.next, 0
+			b.rel, b.relOff = b.rel.next, b.rel.next.boundary
 		}
 		frame := b.rel.B[b.relOff:]
 		h := wire.Parse(frame)
@@ -339,7 +358,7 @@ func (b *Box) advance(n int) {
 		if b.head = s.next; b.head == nil {
 			b.tail, b.rel = nil, nil
 		} else if b.rel == s {
-			b.rel, b.relOff = b.head, 0
+			b.rel, b.relOff = b.head, b.head.boundary
 		}
 		s.next = nil
 		b.pool.Put(s)
