@@ -88,6 +88,8 @@ func (c *conn) run() {
 		return
 	}
 	defer c.session.Close()
+	// When Shutdown gives up, a reader that waits for the journal has to hear of it.
+	defer context.AfterFunc(c.server.ctx, func() { c.box.Die(outbox.ErrClosed) })()
 	last := c.serve()
 	c.finish(last)
 }
@@ -314,6 +316,9 @@ func (c *conn) fill() error {
 			}
 			c.w += n
 			c.exchange.ReceivedNs = now
+			if c.stopping() { // a kick and bytes that come together may look like bytes alone
+				return errStopped
+			}
 			return nil
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {

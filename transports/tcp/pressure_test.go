@@ -295,6 +295,9 @@ func TestShutdownGivesUpWithItsContext(t *testing.T) {
 		t.Errorf("Shutdown: %v, want the context's error", err)
 	}
 	checkFault(t, <-ended, pb.Reason_REASON_CONNECTION_LOST, pb.Outcome_OUTCOME_UNKNOWN, "is lost")
+	if err := server.Shutdown(bounded(t)); err != nil { // every goroutine has ended, though nothing was released
+		t.Errorf("second Shutdown: %v", err)
+	}
 	h.release(nil) // a release that comes after all is harmless
 }
 

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync/atomic"
 	"syscall"
 )
 
@@ -68,53 +67,3 @@ func Congestion(conn net.Conn) (string, error) {
 	}
 	return name, nil
 }
-
-// Limit returns a listener that hands out at most limit open connections at a time. A connection beyond that is given to refuse, which owns
-// it, must close it and must not block; nil closes it without a word. A connection counts from Accept to the first Close of it.
-func Limit(listener net.Listener, limit int, refuse func(net.Conn)) net.Listener {
-	return &limited{Listener: listener, limit: int64(limit), refuse: refuse}
-}
-
-type limited struct {
-	net.Listener
-	limit  int64
-	open   atomic.Int64
-	refuse func(net.Conn)
-}
-
-// Accept implements net.Listener.
-func (l *limited) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if l.open.Add(1) <= l.limit {
-			return &counted{Conn: conn, open: &l.open}, nil
-		}
-		l.open.Add(-1)
-		if l.refuse != nil {
-			l.refuse(conn)
-		} else {
-			_ = conn.Close() // nothing was said on it, so nothing can be lost
-		}
-	}
-}
-
-// counted gives its place back when it is closed.
-type counted struct {
-	net.Conn
-	open   *atomic.Int64
-	closed atomic.Bool
-}
-
-// Close implements net.Conn.
-func (c *counted) Close() error {
-	if c.closed.CompareAndSwap(false, true) {
-		defer c.open.Add(-1) // behind the close, so that the count is never below what the kernel holds
-	}
-	return c.Conn.Close()
-}
-
-// NetConn returns the connection below, as tls.Conn does, for those who need its socket.
-func (c *counted) NetConn() net.Conn { return c.Conn }

@@ -3,7 +3,6 @@ package sockopt_test
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"runtime"
 	"strings"
@@ -94,52 +93,4 @@ func TestBusyPortIsNamed(t *testing.T) {
 	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), first.Addr().String()) {
 		t.Errorf("second listener: %v, want EADDRINUSE with the address", err)
 	}
-}
-
-func TestLimitRefusesBeyondAndGivesPlacesBack(t *testing.T) {
-	inner, err := sockopt.Listen(t.Context(), "127.0.0.1:0", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer inner.Close()
-	listener := sockopt.Limit(inner, 1, func(conn net.Conn) {
-		_, _ = io.WriteString(conn, "full")
-		_ = conn.Close()
-	})
-	dial := func() net.Conn {
-		conn, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		return conn
-	}
-
-	dial()
-	first, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := make(chan net.Conn, 1)
-	go func() {
-		conn, err := listener.Accept()
-		if err == nil {
-			next <- conn
-		}
-		close(next)
-	}()
-	if said, _ := io.ReadAll(dial()); string(said) != "full" {
-		t.Fatalf("the second connection reads %q, want the refusal", said)
-	}
-	_ = first.Close()
-	_ = first.Close() // gives one place back, not two
-	dial()
-	third, ok := <-next
-	if !ok {
-		t.Fatal("no connection is accepted after the first was closed")
-	}
-	if said, _ := io.ReadAll(func() net.Conn { go func() { _, _ = listener.Accept() }(); return dial() }()); string(said) != "full" {
-		t.Errorf("a double close gave two places back: the fourth connection reads %q", said)
-	}
-	_ = third.Close()
 }
