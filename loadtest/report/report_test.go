@@ -3,6 +3,7 @@ package report_test
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -158,6 +159,66 @@ func TestTable(t *testing.T) {
 				t.Errorf("the table has changed (-rewrite takes it over):\n%s\nwant:\n%s", out.String(), want)
 			}
 		})
+	}
+}
+
+// TestTail: the last sentence leads with p99. A transport that is slow throughout has a smaller P99/P50 and loses all the same; what is
+// INVALID, infinite or too few takes no part.
+func TestTail(t *testing.T) {
+	ms := time.Millisecond
+	tcp := made{transport: "tcp", spec: "tcp", size: 64, clients: 500, n: 2000, median: ms, spread: 1.5}
+	grpc := made{transport: "grpc", spec: "grpc", size: 64, clients: 500, n: 2000, median: 20 * ms, spread: 0.6}
+	rest := made{transport: "rest", spec: "rest", size: 64, clients: 500, n: 2000, median: 5 * ms, spread: 0.6}
+	with := func(m made, change func(*made)) made { change(&m); return m }
+	invalid := func(m *made) { m.verdict, m.reasons = runner.Invalid, []string{"wrong"} }
+	for _, c := range []struct {
+		name        string
+		cells       []made
+		best, worst string // empty: no such sentence
+		without     string
+	}{
+		{"the wider ratio wins by its p99", []made{tcp, grpc}, "tcp", "grpc", ""},
+		{"whatever the order", []made{grpc, rest, tcp}, "tcp", "grpc", ""},
+		{"an invalid winner is left out", []made{with(tcp, invalid), grpc, rest}, "rest", "grpc", "tcp"},
+		{"an infinite p99 is left out", []made{tcp, rest, with(grpc, func(m *made) { m.lost = 100 })}, "tcp", "rest", "grpc"},
+		{"too few are left out", []made{with(tcp, func(m *made) { m.n = 900 }), rest, grpc}, "rest", "grpc", "tcp"},
+		{"the floor takes no part", []made{tcp, rest, {transport: "floor", spec: "floor", size: 64, clients: 500, n: 2000, median: ms / 10}}, "tcp", "rest", ""},
+		{"one alone is not compared", []made{tcp, with(grpc, invalid)}, "", "", ""},
+		{"the heaviest cell that two have", []made{tcp, rest, with(grpc, func(m *made) { m.size = 4096 })}, "tcp", "rest", ""},
+	} {
+		r := sample(t, "p99<10ms")
+		r.Cells = nil
+		figures := map[string]report.Cell{}
+		for _, m := range c.cells {
+			made := m.cell(t, nil)
+			r.Cells = append(r.Cells, made)
+			figures[m.spec] = made
+		}
+		var out strings.Builder
+		if err := report.Table(&out, r); err != nil {
+			t.Fatal(err)
+		}
+		_, got, found := strings.Cut(strings.Join(strings.Fields(out.String()), " "), "At 64 B x 500 ")
+		if c.best == "" {
+			if found {
+				t.Errorf("%s: it compares: %s", c.name, got)
+			}
+			continue
+		}
+		say := func(name string) string {
+			f := figures[name]
+			return fmt.Sprintf("%s (%s, P99/P50 %.3gx)", name, report.Microseconds(f.Response.Values["p99"]), *f.Amplification)
+		}
+		want := "p99 is lowest on " + say(c.best) + " and highest on " + say(c.worst)
+		if c.without != "" {
+			want += "; no p99 there: " + c.without
+		}
+		if got != want+"." {
+			t.Errorf("%s:\n%s\nwant\n%s.", c.name, got, want)
+		}
+	}
+	if a, b := tcp.cell(t, nil), grpc.cell(t, nil); *a.Amplification < *b.Amplification {
+		t.Errorf("P99/P50 of %v and %v: the first case needs a winner by p99 that loses by the ratio", *a.Amplification, *b.Amplification)
 	}
 }
 

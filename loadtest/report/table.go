@@ -120,12 +120,15 @@ func (t *table) row(c Cell) {
 		t.line(layout, cut(c.Name(), 20), "-", "-", "-", "-", "-", "-", cmp.Or(c.BoundBy, "-"), c.Validity)
 		return
 	}
-	amplification := "-"
-	if c.Amplification != nil {
-		amplification = strconv.FormatFloat(round(*c.Amplification), 'f', -1, 64) + "x"
-	}
-	t.line(layout, cut(c.Name(), 20), c.Response.text("p50"), c.Response.text("p99"), c.Response.text("p99.9"), amplification,
+	t.line(layout, cut(c.Name(), 20), c.Response.text("p50"), c.Response.text("p99"), c.Response.text("p99.9"), c.amplificationText(),
 		thousands(int64(c.Throughput+0.5)), c.sloText(), cmp.Or(c.BoundBy, "-"), c.Validity)
+}
+
+func (c *Cell) amplificationText() string {
+	if c.Amplification == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(round(*c.Amplification), 'f', -1, 64) + "x"
 }
 
 // Name is how the table calls the cell.
@@ -299,7 +302,7 @@ func (t *table) validity() {
 	}
 }
 
-// closing is what the run comes to: the objective by transport, the multiple of the floor, the tail where it is widest.
+// closing is what the run comes to: the objective by transport, the multiple of the floor, the lowest and the highest tail.
 func (t *table) closing() {
 	t.line("")
 	for _, name := range t.names() {
@@ -359,33 +362,6 @@ func (t *table) floor() {
 		}
 		if len(parts) > 0 {
 			t.line("A bare echo takes %s at p50 (%s x %d); as a multiple of it: %s.", f.Response.text("p50"), SizeText(f.Size), f.Clients, strings.Join(parts, ", "))
-		}
-	}
-}
-
-// tail compares the tails of the transports in the heaviest cell that at least two of them have.
-func (t *table) tail() {
-	for _, last := range slices.Backward(t.cells) {
-		var best, worst *Cell
-		n := 0
-		for j := range t.cells {
-			c := &t.cells[j]
-			if c.Size != last.Size || c.Clients != last.Clients || c.Amplification == nil || c.Validity == runner.Invalid || c.IsFloor() {
-				continue
-			}
-			n++
-			if best == nil || *c.Amplification < *best.Amplification {
-				best = c
-			}
-			if worst == nil || *c.Amplification > *worst.Amplification {
-				worst = c
-			}
-		}
-		if n >= 2 {
-			t.line("At %s x %d the tail is tightest on %s (p99 %s, %sx its p50) and widest on %s (p99 %s, %sx).",
-				SizeText(best.Size), best.Clients, best.Name(), best.Response.text("p99"), strconv.FormatFloat(round(*best.Amplification), 'f', -1, 64),
-				worst.Name(), worst.Response.text("p99"), strconv.FormatFloat(round(*worst.Amplification), 'f', -1, 64))
-			return
 		}
 	}
 }
