@@ -15,8 +15,9 @@ const (
 	DefaultMaxInstruments = 1 << 10
 )
 
-// Options fix an engine's rules and its memory. They decide outcomes, so a
-// replay needs the options of the first run: they belong in the journal.
+// Options fix an engine's rules and its memory. They decide outcomes: a caller
+// that replays commands journals what Check said of each, or replays with the
+// options of the first run.
 type Options struct {
 	// MaxOrders is how many orders may rest at once, over all instruments, 1 to
 	// MaxOrdersCeiling; 0 means DefaultMaxOrders. Each costs 68 to 84 bytes.

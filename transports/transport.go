@@ -160,7 +160,7 @@ type Limits struct {
 // Defaults of Limits.
 const (
 	DefaultMaxConnections   = 4096
-	DefaultMaxRequestBytes  = 1 << 20 // CONTRACT: a client tag is up to 1 MiB less the rest of its message
+	DefaultMaxRequestBytes  = 1 << 20 // a client tag is up to 1 MiB less the rest of its message
 	DefaultHandshakeTimeout = 5 * time.Second
 	DefaultRequestTimeout   = 10 * time.Second
 	DefaultIdleTimeout      = 10 * time.Minute

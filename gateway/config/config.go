@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"tailgate/transports"
 )
 
 // Config is a whole configuration. The zero value is not usable, start from Default.
@@ -21,7 +23,7 @@ type Config struct {
 	Listeners   map[string]Listener `yaml:"listeners"`   // by transport name; one that is not named has the default
 	Connections Connections         `yaml:"connections"` // of each listener
 	TLS         TLS                 `yaml:"tls"`
-	// Insecure allows a listener beyond loopback without TLS or without keys.
+	// Insecure allows a listener beyond loopback without TLS, and without accounts: anybody who can connect then trades for "demo".
 	Insecure    bool         `yaml:"insecure"`
 	Accounts    []Account    `yaml:"accounts"`    // empty = the account "demo" for loopback clients without a key
 	Instruments []Instrument `yaml:"instruments"` // at least 1, at most 1,000
@@ -119,9 +121,9 @@ func Default(listeners map[string]Listener) Config {
 		Journal:   Journal{Dir: "data", Sync: "os"},
 		Listeners: maps.Clone(listeners),
 		Connections: Connections{
-			Max: 4096, MaxRequestBytes: 1 << 20, MaxStreams: 1024,
-			Handshake: Duration(5 * time.Second), Request: Duration(10 * time.Second),
-			Idle: Duration(10 * time.Minute), Write: Duration(time.Second),
+			Max: transports.DefaultMaxConnections, MaxRequestBytes: transports.DefaultMaxRequestBytes, MaxStreams: transports.DefaultMaxStreams,
+			Handshake: Duration(transports.DefaultHandshakeTimeout), Request: Duration(transports.DefaultRequestTimeout),
+			Idle: Duration(transports.DefaultIdleTimeout), Write: Duration(transports.DefaultWriteTimeout),
 		},
 		Instruments: []Instrument{
 			{Symbol: "ACME", TickNanos: 10_000_000, LotSize: 1, Currency: "USD", State: "open", ReferencePrice: 10_000},

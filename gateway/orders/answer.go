@@ -3,6 +3,7 @@ package orders
 import (
 	"fmt"
 
+	"tailgate/matching"
 	pb "tailgate/proto/gen/orderentry/v1"
 )
 
@@ -63,9 +64,9 @@ func (a *Answer) Text(c *Command) string {
 	case pb.Reason_REASON_MAX_QUANTITY:
 		return fmt.Sprintf("quantity %d is above the limit of %d lots", c.Quantity, a.limit)
 	case pb.Reason_REASON_MAX_NOTIONAL:
-		return fmt.Sprintf("price %d x quantity %d is above the notional limit of %d", c.Price, c.Quantity, a.limit)
+		return fmt.Sprintf("%s x quantity %d is above the notional limit of %d", priceOf(c), c.Quantity, a.limit)
 	case pb.Reason_REASON_MIN_NOTIONAL:
-		return fmt.Sprintf("price %d x quantity %d is below the least notional of %d", c.Price, c.Quantity, a.limit)
+		return fmt.Sprintf("%s x quantity %d is below the least notional of %d", priceOf(c), c.Quantity, a.limit)
 	case pb.Reason_REASON_PRICE_COLLAR:
 		return fmt.Sprintf("price %d is outside the price collar, which ends at %d", c.Price, a.limit)
 	case pb.Reason_REASON_DUPLICATE_ID:
@@ -85,4 +86,12 @@ func (a *Answer) Text(c *Command) string {
 	default:
 		return a.Reason.String()
 	}
+}
+
+// priceOf names the price that a notional was reckoned with.
+func priceOf(c *Command) string {
+	if c.Kind == Submit && c.Type == matching.Market {
+		return "the worst price that the collar allows"
+	}
+	return fmt.Sprint("price ", c.Price)
 }

@@ -12,7 +12,7 @@ import (
 // Decide makes every check of a command and writes its verdict. journal says what comes next: true, the command must be
 // appended to the journal and then applied (refused ones too: they use up their id); false, out holds the whole answer: a
 // repetition of the first one, or a refusal that is not remembered because it has no id of its own. The error wraps
-// ErrIDsFull and uses up nothing. The account must be defined.
+// ErrIDsFull or ErrDefinition and uses up nothing. The account must be defined.
 func (s *State) Decide(c *Command, out *Answer) (journal bool, err error) {
 	c.Verdict = Verdict{}
 	switch c.Kind {
@@ -20,9 +20,30 @@ func (s *State) Decide(c *Command, out *Answer) (journal bool, err error) {
 		return s.decideSubmit(c, out)
 	case Replace, Cancel:
 		return s.decideChange(c, out)
+	case DefineInstrument:
+		return s.decideInstrument(c.Instrument)
+	case DefineAccount:
+		return s.decideAccount(c.Name)
 	default:
-		return true, nil
+		return false, fmt.Errorf("%w: unknown kind %d", ErrDefinition, c.Kind)
 	}
+}
+
+func (s *State) decideInstrument(definition *Instrument) (journal bool, err error) {
+	if _, known := s.bySymbol[definition.Symbol]; !known && len(s.instruments) == MaxInstruments {
+		return false, fmt.Errorf("%w: %d instruments are defined already, those that are no longer configured included", ErrDefinition, MaxInstruments)
+	}
+	return true, nil
+}
+
+func (s *State) decideAccount(name string) (journal bool, err error) {
+	if _, known := s.accountNumber[name]; known || name == "" {
+		return false, fmt.Errorf("%w: account %q is defined already, or has no name", ErrDefinition, name)
+	}
+	if len(s.accounts) == MaxAccounts {
+		return false, fmt.Errorf("%w: %d accounts are defined already, those that are no longer configured included", ErrDefinition, MaxAccounts)
+	}
+	return true, nil
 }
 
 func (s *State) decideSubmit(c *Command, out *Answer) (journal bool, err error) {

@@ -14,7 +14,7 @@ const (
 	DefaultMaxIDs = 4 << 20
 	MaxIDsCeiling = 1 << 30
 	MaxAccounts   = 10_000
-	// MaxInstruments is what one answer to ListInstruments holds.
+	// MaxInstruments is what one answer to ListInstruments holds. A definition is never forgotten.
 	MaxInstruments = 1_000
 )
 
@@ -22,6 +22,8 @@ const (
 var (
 	// ErrIDsFull comes from Decide for an id that has no room in the table. It uses up no id.
 	ErrIDsFull = errors.New("the table of ids is full")
+	// ErrDefinition comes from Decide for an instrument or account that has no room or is there already. It changes nothing.
+	ErrDefinition = errors.New("cannot be defined")
 	// ErrReplay comes from Apply when the command cannot have been decided by this state: a journal that does not fit the
 	// options, or a damaged one.
 	ErrReplay = errors.New("the command does not fit the state")
@@ -59,13 +61,12 @@ type State struct {
 
 // account is one account's place in the state.
 type account struct {
-	name       string
-	sequence   uint64 // of the last event
-	first      uint32 // its orders in the order of entry: record number plus one, 0 = none
-	last       uint32
-	firstOpen  uint32
-	lastOpen   uint32
-	openOrders uint32
+	name      string
+	sequence  uint64 // of the last event
+	first     uint32 // its orders in the order of entry: record number plus one, 0 = none
+	last      uint32
+	firstOpen uint32
+	lastOpen  uint32
 }
 
 // instrument is a definition with what trading did to it.
@@ -92,7 +93,6 @@ type order struct {
 	price         int64
 	receivedNs    int64
 	now           quantities
-	canceled      uint64 // lots
 	first         answer
 }
 
@@ -210,7 +210,7 @@ func (s *State) applyAccount(name string) error {
 
 func (s *State) applySubmit(c *Command, out *Answer) error {
 	if int(s.orders.length) >= s.options.MaxIDs {
-		return fmt.Errorf("%w: %w: raise max_ids above %d", ErrReplay, ErrIDsFull, s.options.MaxIDs)
+		return fmt.Errorf("%w: %w: it holds %d", ErrReplay, ErrIDsFull, s.options.MaxIDs)
 	}
 	a := &s.accounts[c.Account]
 	o, number := s.orders.add()
@@ -289,7 +289,7 @@ func (s *State) applyChange(c *Command, out *Answer) error {
 	}
 	if !c.RequestID.IsZero() {
 		if int(s.requests.length) >= s.options.MaxIDs {
-			return fmt.Errorf("%w: %w: raise max_ids above %d", ErrReplay, ErrIDsFull, s.options.MaxIDs)
+			return fmt.Errorf("%w: %w: it holds %d", ErrReplay, ErrIDsFull, s.options.MaxIDs)
 		}
 		r, requestNumber := s.requests.add()
 		*r = request{
@@ -324,7 +324,6 @@ func (s *State) match(command *matching.Command) error {
 			in := &s.instruments[e.Instrument]
 			in.lastPrice, in.traded = e.Price, true
 		case matching.Canceled:
-			o.canceled += e.Quantity
 			o.now.leaves = 0
 			o.now.version++
 			o.now.status = pb.OrderStatus_ORDER_STATUS_CANCELED
@@ -338,7 +337,8 @@ func (s *State) match(command *matching.Command) error {
 			o.now.leaves = e.Leaves
 			o.now.version++
 		case matching.Rejected:
-			return fmt.Errorf("%w: order %s is refused by the book: %s", ErrReplay, o.clientOrderID, e.Reason)
+			return fmt.Errorf("%w: order %s is refused by the book: %s (at most %d orders, %d price levels)", ErrReplay,
+				o.clientOrderID, e.Reason, s.engine.Options().MaxOrders, s.engine.Options().MaxLevels)
 		}
 		if e.Kind == matching.Accepted || e.Kind == matching.Replaced {
 			o.now.status = openStatus(o.now.filled)
@@ -392,7 +392,6 @@ func (s *State) linkOpen(a *account, o *order, number uint32) {
 		s.orders.at(a.lastOpen - 1).nextOpen = number + 1
 	}
 	a.lastOpen = number + 1
-	a.openOrders++
 }
 
 // unlinkOpen takes an order that has ended out of its account's open ones. Its own links stay: a page that ended at it goes
@@ -412,5 +411,4 @@ func (s *State) unlinkOpen(o *order, number uint32) {
 	} else {
 		s.orders.at(o.nextOpen - 1).previousOpen = o.previousOpen
 	}
-	a.openOrders--
 }

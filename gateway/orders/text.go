@@ -63,7 +63,7 @@ func (s Symbol) String() string { return string(s.bytes[:s.length]) }
 
 var idByte, symbolByte = byteSets()
 
-// byteSets are the alphabets of CONTRACT as tables: one load a byte on the hot path.
+// byteSets are the alphabets of the contract as tables: one load a byte on the hot path.
 func byteSets() (id, symbol [256]bool) {
 	for c := range 256 {
 		upper := 'A' <= c && c <= 'Z'

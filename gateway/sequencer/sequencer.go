@@ -73,8 +73,13 @@ func (s *Sequencer) Execute(c *orders.Command, out *orders.Answer) error {
 		return f
 	}
 	journal, err := s.state.Decide(c, out)
-	if err != nil {
+	if errors.Is(err, orders.ErrIDsFull) {
 		return idsFullFault(err)
+	}
+	if err != nil {
+		f := transports.Refuse(pb.Reason_REASON_MALFORMED, "%v", err)
+		f.Err = err
+		return f
 	}
 	if !journal {
 		return nil
@@ -82,7 +87,7 @@ func (s *Sequencer) Execute(c *orders.Command, out *orders.Answer) error {
 	s.buffer = c.Append(s.buffer[:0])
 	lsn, err := s.log.Append(c.ReceivedNs, s.buffer)
 	if err != nil {
-		return logFault(err)
+		return s.logFault(err)
 	}
 	// From here to the end of Apply the log has a command that the state has not, or not whole. Should Apply fail or
 	// panic, to go on would be to answer from a state that no replay gives.
@@ -107,9 +112,6 @@ func (s *Sequencer) Read(read func(state *orders.State, last uint64)) {
 // Commit implements the second half of transports.Session for all sessions.
 func (s *Sequencer) Commit(r transports.Releaser, mark uint64) { s.log.Commit(r, mark) }
 
-// Committed is the log sequence number up to which the journal's promise is kept.
-func (s *Sequencer) Committed() uint64 { return s.log.Committed() }
-
 // Err is why nothing more is taken, or nil.
 func (s *Sequencer) Err() error {
 	s.mu.Lock()
@@ -122,9 +124,13 @@ var errHalfApplied = errors.New("a command stopped half way")
 // retryJournal is when to come back to a journal that takes nothing at the moment: a disk is not freed, nor a backlog written, faster than this.
 const retryJournal = 100 * time.Millisecond
 
-func logFault(err error) *transports.Fault {
-	f := transports.Refuse(pb.Reason_REASON_JOURNAL_UNAVAILABLE, "the journal takes nothing now: %v", err)
+// logFault says whether it passes. The log's own words name files of the server, so they are for its logs and not for clients.
+func (s *Sequencer) logFault(err error) *transports.Fault {
+	f := transports.Refuse(pb.Reason_REASON_JOURNAL_UNAVAILABLE, "the journal takes nothing at the moment: its disk is full or behind; try again")
 	f.RetryAfter = retryJournal
+	if s.log.Err() != nil {
+		f = transports.Refuse(pb.Reason_REASON_JOURNAL_UNAVAILABLE, "the journal has failed, and the gateway takes nothing more until it is restarted")
+	}
 	f.Err = err
 	return f
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 type fakeLog struct {
 	records [][]byte
 	refuse  error
+	failed  error // for good
 }
 
 func (l *fakeLog) Append(_ int64, payload []byte) (uint64, error) {
@@ -28,7 +30,7 @@ func (l *fakeLog) Append(_ int64, payload []byte) (uint64, error) {
 }
 func (l *fakeLog) Commit(r transports.Releaser, mark uint64) { r.Release(mark, nil) }
 func (l *fakeLog) Committed() uint64                         { return uint64(len(l.records)) }
-func (l *fakeLog) Err() error                                { return nil }
+func (l *fakeLog) Err() error                                { return l.failed }
 
 func newState(t *testing.T, options orders.Options) *orders.State {
 	t.Helper()
@@ -107,7 +109,14 @@ func TestRefusedAppendChangesNothing(t *testing.T) {
 	if f.Reason != pb.Reason_REASON_JOURNAL_UNAVAILABLE || f.Outcome != pb.Outcome_OUTCOME_NOT_PROCESSED {
 		t.Errorf("got %v (%s)", f, f.Outcome)
 	}
-	log.refuse = nil
+	if f.RetryAfter <= 0 || strings.Contains(f.Message, "/x") {
+		t.Errorf("retry after %v, %q: wanted are a time, and no path of the server's", f.RetryAfter, f.Message)
+	}
+	log.failed = log.refuse
+	if f = transports.AsFault(s.Execute(order(1, matching.Buy), &orders.Answer{})); f.RetryAfter != 0 || !strings.Contains(f.Message, "restarted") {
+		t.Errorf("after a failure for good: retry after %v, %q", f.RetryAfter, f.Message)
+	}
+	log.refuse, log.failed = nil, nil
 	var answer orders.Answer
 	if err := s.Execute(order(1, matching.Buy), &answer); err != nil || answer.Duplicate {
 		t.Errorf("the same id afterwards: %v, %+v", err, answer)
@@ -125,14 +134,15 @@ func TestFullTableIsAFault(t *testing.T) {
 	}
 }
 
-// TestHalfAppliedCommandStopsForGood: an account defined twice is what no caller does; it makes Apply fail behind the append.
+// TestHalfAppliedCommandStopsForGood: a command of an account that was never defined is what no caller sends; it makes Apply fail behind
+// the append.
 func TestHalfAppliedCommandStopsForGood(t *testing.T) {
 	s, _ := started(t, orders.Options{MaxIDs: 10})
 	for _, step := range []struct {
 		command *orders.Command
 		outcome pb.Outcome
 	}{
-		{&orders.Command{Kind: orders.DefineAccount, Name: "demo"}, pb.Outcome_OUTCOME_UNKNOWN},
+		{func() *orders.Command { c := order(0, matching.Buy); c.Account = 77; return c }(), pb.Outcome_OUTCOME_UNKNOWN},
 		{order(1, matching.Buy), pb.Outcome_OUTCOME_NOT_PROCESSED},
 	} {
 		f := transports.AsFault(s.Execute(step.command, &orders.Answer{}))
@@ -142,6 +152,33 @@ func TestHalfAppliedCommandStopsForGood(t *testing.T) {
 	}
 	if err := s.Err(); !errors.Is(err, orders.ErrReplay) {
 		t.Errorf("Err is %v", err)
+	}
+}
+
+// TestDefinitionWithoutRoomLeavesNoRecord: what Apply could not carry out must not reach the log, or no start would ever get past it.
+func TestDefinitionWithoutRoomLeavesNoRecord(t *testing.T) {
+	s, log := started(t, orders.Options{MaxIDs: 10})
+	define := func(n int) error {
+		symbol, _ := orders.ParseSymbol(fmt.Sprint("S", n))
+		return s.Execute(&orders.Command{Kind: orders.DefineInstrument, Instrument: &orders.Instrument{Symbol: symbol, TickNanos: 1, LotSize: 1, Currency: "USD"}}, &orders.Answer{})
+	}
+	for n := range orders.MaxInstruments - 1 { // ACME is the first
+		if err := define(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := len(log.records)
+	if err := define(orders.MaxInstruments); !errors.Is(err, orders.ErrDefinition) {
+		t.Errorf("one instrument too many: %v", err)
+	}
+	if err := s.Execute(&orders.Command{Kind: orders.DefineAccount, Name: "demo"}, &orders.Answer{}); !errors.Is(err, orders.ErrDefinition) {
+		t.Errorf("the same account twice: %v", err)
+	}
+	if len(log.records) != before {
+		t.Errorf("%d records were left behind", len(log.records)-before)
+	}
+	if err := s.Execute(order(1, matching.Buy), &orders.Answer{}); err != nil {
+		t.Errorf("an order afterwards: %v", err)
 	}
 }
 

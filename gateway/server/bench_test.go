@@ -28,7 +28,7 @@ func benchmarkOrder(b *testing.B, transport transports.Transport, size int) {
 	c := quiet(b)
 	c.Journal.SegmentBytes = 0
 	c.IDs.Max, c.IDs.Reserve = 4<<20, 1<<18
-	s, err := Open(c, nil)
+	s, err := Open(context.Background(), c, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -62,7 +62,7 @@ type Server struct {
 // Start is Open, and then listens on every enabled transport, of which there must be one. On an error nothing is left running. The
 // context bounds the start only. logger may be nil.
 func Start(ctx context.Context, c Config, logger *slog.Logger) (*Server, error) {
-	s, err := Open(c, logger)
+	s, err := Open(ctx, c, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,9 @@ func Start(ctx context.Context, c Config, logger *slog.Logger) (*Server, error) 
 	return s, nil
 }
 
-// Open validates the configuration, opens the journal and replays it: a gateway without listeners, reached through Gateway.
-func Open(c Config, logger *slog.Logger) (*Server, error) {
+// Open validates the configuration, opens the journal and replays it: a gateway without listeners, reached through Gateway. A
+// context that ends stops the replay.
+func Open(ctx context.Context, c Config, logger *slog.Logger) (*Server, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
@@ -84,14 +85,14 @@ func Open(c Config, logger *slog.Logger) (*Server, error) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	s := &Server{config: c, logger: logger, servers: make(map[string]transports.Server)}
-	if err := s.open(); err != nil {
+	if err := s.open(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
 // open brings the state up to the journal's end and defines what the configuration has new.
-func (s *Server) open() error {
+func (s *Server) open(ctx context.Context) error {
 	c := &s.config
 	state, err := orders.New(orders.Options{
 		MaxIDs: c.IDs.Max, ReserveIDs: c.IDs.Reserve, MaxOpenOrders: c.Book.MaxOrders, MaxLevels: c.Book.MaxLevels,
@@ -110,7 +111,12 @@ func (s *Server) open() error {
 	started := time.Now()
 	j, report, err := journal.Open(
 		journal.Options{Dir: c.Journal.Dir, Sync: mode, SegmentBytes: c.Journal.SegmentBytes, Logger: s.logger},
-		func(e journal.Entry) error { return s.sequencer.Replay(e.LSN, e.Payload) },
+		func(e journal.Entry) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return s.sequencer.Replay(e.LSN, e.Payload)
+		},
 	)
 	if err != nil {
 		return err
@@ -123,7 +129,7 @@ func (s *Server) open() error {
 		"orders", usage.OrderIDs, "open_orders", usage.OpenOrders, "took", time.Since(started))
 	keys, err := s.define()
 	if err == nil {
-		s.gateway, err = entry.New(s.sequencer, keys)
+		s.gateway, err = entry.New(s.sequencer, keys, c.Insecure)
 	}
 	if err != nil {
 		return errors.Join(err, j.Close())
@@ -150,6 +156,9 @@ func (s *Server) define() (map[entry.KeyHash]uint32, error) {
 			return nil, fmt.Errorf("define instrument %s: %w", definition.Symbol, err)
 		}
 	}
+	if err := s.closeUnlisted(); err != nil {
+		return nil, err
+	}
 	keys := make(map[entry.KeyHash]uint32)
 	accounts := s.config.Accounts
 	if len(accounts) == 0 {
@@ -172,6 +181,28 @@ func (s *Server) define() (map[entry.KeyHash]uint32, error) {
 		}
 	}
 	return keys, nil
+}
+
+// closeUnlisted closes the instruments that the journal has and the configuration no longer lists: their orders can be canceled, and
+// nothing new trades.
+func (s *Server) closeUnlisted() error {
+	listed := make(map[string]bool)
+	for _, i := range s.config.Instruments {
+		listed[i.Symbol] = true
+	}
+	var known []orders.Instrument
+	s.sequencer.Read(func(state *orders.State, _ uint64) { known = state.Instruments(nil) })
+	for _, definition := range known {
+		if listed[definition.Symbol.String()] || definition.State == pb.InstrumentState_INSTRUMENT_STATE_CLOSED {
+			continue
+		}
+		definition.State = pb.InstrumentState_INSTRUMENT_STATE_CLOSED
+		if err := s.execute(&orders.Command{Kind: orders.DefineInstrument, Instrument: &definition}); err != nil {
+			return fmt.Errorf("close instrument %s: %w", definition.Symbol, err)
+		}
+		s.logger.Warn("instrument is no longer configured: closed", "symbol", definition.Symbol.String())
+	}
+	return nil
 }
 
 func (s *Server) account(name string) (number uint32, ok bool) {
@@ -258,9 +289,6 @@ func (s *Server) Addr(transport string) net.Addr {
 	}
 	return nil
 }
-
-// Err is why the gateway takes no orders any more (a journal that failed), or nil.
-func (s *Server) Err() error { return s.sequencer.Err() }
 
 // Shutdown stops in order: every transport takes nothing new and answers what it accepted, all at once; then the journal is synced and
 // closed. When the context ends first, what is left is cut, and the journal is closed all the same. Later calls

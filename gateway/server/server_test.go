@@ -19,6 +19,7 @@ import (
 
 	"tailgate/gateway/config"
 	"tailgate/gateway/journal"
+	"tailgate/gateway/orders"
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/all"
@@ -36,7 +37,7 @@ func stop(t testing.TB, s *Server) {
 
 func open(t testing.TB, c Config) *Server {
 	t.Helper()
-	s, err := Open(c, nil)
+	s, err := Open(context.Background(), c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,6 +135,53 @@ func TestChangedInstrumentIsJournaledOnce(t *testing.T) {
 	}
 }
 
+func TestInstrumentThatIsNoLongerConfiguredIsClosed(t *testing.T) {
+	c := quiet(t)
+	s := open(t, c)
+	ask[*pb.SubmitOrderResponse](t, s, transports.SubmitOrder, limitOrder("rests", pb.Side_SIDE_BUY, 1, 10_000))
+	stop(t, s)
+	c.Instruments = c.Instruments[1:]
+	s = open(t, c)
+	defer stop(t, s)
+	if a := ask[*pb.SubmitOrderResponse](t, s, transports.SubmitOrder, limitOrder("late", pb.Side_SIDE_BUY, 1, 10_000)); a.GetReason() != pb.Reason_REASON_INSTRUMENT_NOT_OPEN {
+		t.Errorf("a new order got %v", a)
+	}
+	if a := ask[*pb.CancelOrderResponse](t, s, transports.CancelOrder, &pb.CancelOrderRequest{ClientOrderId: "rests"}); a.GetStatus() != pb.OrderStatus_ORDER_STATUS_CANCELED {
+		t.Errorf("a cancel got %v", a)
+	}
+}
+
+func TestSizesThatAreTooSmallForTheJournalSayWhich(t *testing.T) {
+	c := quiet(t)
+	s := open(t, c)
+	for i := range 1_500 {
+		ask[*pb.SubmitOrderResponse](t, s, transports.SubmitOrder, limitOrder(fmt.Sprint("o-", i), pb.Side_SIDE_BUY, 1, 10_000))
+	}
+	stop(t, s)
+	for want, shrink := range map[string]func(*Config){
+		"at most 1000 orders":                func(c *Config) { c.Book.MaxOrders, c.Book.MaxLevels = 1000, 1000 },
+		"the table of ids is full: it holds": func(c *Config) { c.IDs.Max = 1000 },
+	} {
+		smaller := c
+		shrink(&smaller)
+		if _, err := Open(context.Background(), smaller, nil); !errors.Is(err, orders.ErrReplay) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want one with %q", err, want)
+		}
+	}
+	stop(t, open(t, c))
+}
+
+func TestReplayEndsWithItsContext(t *testing.T) {
+	c := quiet(t)
+	stop(t, open(t, c))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Open(ctx, c, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	stop(t, open(t, c))
+}
+
 // journalFile is the only segment with records in it.
 func journalFile(t *testing.T, dir string) string {
 	t.Helper()
@@ -171,7 +219,7 @@ func TestDamagedJournalStopsTheStartWithFileAndOffset(t *testing.T) {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(c, nil)
+	_, err = Open(context.Background(), c, nil)
 	if !errors.Is(err, journal.ErrDamaged) {
 		t.Fatalf("got %v, want ErrDamaged", err)
 	}
@@ -195,7 +243,7 @@ func TestJournalOfAnotherProgramStopsTheStart(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(c, nil); err == nil || !strings.Contains(err.Error(), "not a command of this version") {
+	if _, err := Open(context.Background(), c, nil); err == nil || !strings.Contains(err.Error(), "not a command of this version") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -204,7 +252,7 @@ func TestSecondGatewayOnTheSameFolderIsRefused(t *testing.T) {
 	c := quiet(t)
 	s := open(t, c)
 	defer stop(t, s)
-	if _, err := Open(c, nil); !errors.Is(err, journal.ErrLocked) {
+	if _, err := Open(context.Background(), c, nil); !errors.Is(err, journal.ErrLocked) {
 		t.Errorf("got %v, want ErrLocked", err)
 	}
 }

@@ -28,7 +28,7 @@ func quiet(t testing.TB) Config {
 // start opens a gateway without listeners and stops it at the end of the test.
 func start(t testing.TB, c Config) *Server {
 	t.Helper()
-	s, err := Open(c, nil)
+	s, err := Open(context.Background(), c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

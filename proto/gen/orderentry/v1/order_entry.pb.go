@@ -1307,7 +1307,7 @@ func (x *GetOrderResponse) GetOrder() *Order {
 	return nil
 }
 
-// Reads a page of the account's orders.
+// Reads a page of the account's orders. An order that is entered after the first page was read may or may not be on a later one.
 type ListOrdersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Which.

@@ -509,9 +509,9 @@ const (
 	InstrumentState_INSTRUMENT_STATE_UNSPECIFIED InstrumentState = 0
 	// Takes orders (326=17).
 	InstrumentState_INSTRUMENT_STATE_OPEN InstrumentState = 1
-	// Takes cancels only (326=2).
+	// Takes no new orders and no replaces for the time being; cancels go through (326=2).
 	InstrumentState_INSTRUMENT_STATE_HALTED InstrumentState = 2
-	// Takes nothing (326=18).
+	// Takes no new orders and no replaces; cancels go through (326=18).
 	InstrumentState_INSTRUMENT_STATE_CLOSED InstrumentState = 3
 )
 
@@ -666,7 +666,7 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 
 // Why something was refused. Three layers: 1 to 99 the session layer, which answers with an error and never uses
 // up an id; 100 to 199 business rules and 200 to 299 order rules, which answer with status REJECTED, use up the id and
-// are journaled. In parentheses the nearest FIX OrdRejReason (103) and CxlRejReason (102).
+// are journaled (but for DUPLICATE_ID, whose id has its answer already, and refusals of a request without an id). In parentheses the nearest FIX OrdRejReason (103) and CxlRejReason (102).
 type Reason int32
 
 const (
@@ -740,7 +740,7 @@ const (
 	Reason_REASON_SELF_TRADE Reason = 206
 	// Less than the minimum quantity could be filled (103=99).
 	Reason_REASON_MINIMUM_QUANTITY Reason = 207
-	// The price level would hold more lots than 63 bits, or the book more orders than configured (103=99).
+	// The book holds as many orders or price levels as configured (103=99).
 	Reason_REASON_BOOK_FULL Reason = 208
 )
 
@@ -1116,7 +1116,7 @@ func (x *Instrument) GetReferencePrice() int64 {
 	return 0
 }
 
-// An order with all that became of it. quantity = filled + canceled + leaves, always.
+// An order with all that became of it. What was canceled of an order that was not rejected is quantity - filled - leaves.
 type Order struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The client's id.
