@@ -204,10 +204,7 @@ func (c *conn) noHello(err error, received []byte) *transports.Fault {
 // serve reads until the end and returns the frame that tells the peer why, nil where there is nobody to tell.
 func (c *conn) serve() (last []byte) {
 	for {
-		if !c.credit {
-			// Nobody told the client to stop, so stop reading: TCP's window is the only grant it has.
-			c.box.WaitBelow(c.server.largestAnswer)
-		}
+		c.awaitRoom()
 		if err := c.fill(); err != nil {
 			return c.why(err)
 		}
@@ -215,6 +212,17 @@ func (c *conn) serve() (last []byte) {
 			return last
 		}
 	}
+}
+
+// awaitRoom stops reading while too much waits to leave, whether for the peer or for the journal: then TCP's window is the only grant that the
+// peer has. Without credit nobody told the client to stop before. With it the answers of a client that keeps to it are always less
+// than two largest ones, so it waits only for what costs none: PINGs without end.
+func (c *conn) awaitRoom() {
+	most := c.server.largestAnswer
+	if c.credit {
+		most *= 2
+	}
+	c.box.WaitBelow(most)
 }
 
 // errStopped ends a read that has no reason of its own.
@@ -412,9 +420,7 @@ func (c *conn) process() (last []byte, ok bool) {
 			if c.stopping() {
 				return c.why(errStopped), false
 			}
-			if !c.credit {
-				c.box.WaitBelow(c.server.largestAnswer)
-			}
+			c.awaitRoom()
 		}
 	}
 	c.commit()

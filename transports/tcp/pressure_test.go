@@ -152,6 +152,34 @@ func TestPingFloodIsClosed(t *testing.T) {
 	waitLog(t, log, "bytes wait, at most")
 }
 
+// TestPingFloodBehindAHeldCommitIsNotRead: what waits for the journal counts as well, though no peer can be blamed for it.
+func TestPingFloodBehindAHeldCommitIsNotRead(t *testing.T) {
+	t.Parallel()
+	held := make(chan func(), 1)
+	g := &gateway{commit: func(r transports.Releaser, mark uint64) { held <- func() { r.Release(mark, nil) } }}
+	server := listen(t, g, transports.ListenConfig{Limits: transports.Limits{MaxRequestBytes: 1024}})
+	p := greet(t, server, wire.FeatureCredit)
+	p.send(p.order("held", 10))
+	release := <-held
+	flood := bytes.Repeat(wire.Frame(wire.Header{Type: wire.Ping, Aux: p.used}, nil), 2000)
+	// A write that moves nothing for this long means that the server does not read. Socket buffers and the out-buffer hold far
+	// less than the bound, which a server that goes on reading takes within a second.
+	const bound = 64 << 20
+	sent := 0
+	for sent < bound {
+		_ = p.conn.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
+		n, err := p.conn.Write(flood)
+		sent += n
+		if err != nil {
+			break
+		}
+	}
+	if sent >= bound {
+		t.Errorf("the server took %d bytes of PINGs behind one held commit", sent)
+	}
+	release()
+}
+
 func waitLog(t testing.TB, log *logged, text string) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !strings.Contains(log.String(), text); {

@@ -14,7 +14,7 @@ type CostModel struct {
 	Answer []uint32
 }
 
-// The server's own model, TCP.md's starting values.
+// The server's own model: reasoned starting values, not measured ones.
 const (
 	costBase = 16
 	costUnit = 1024
