@@ -24,6 +24,7 @@ import (
 
 	"tailgate/gateway/config"
 	"tailgate/gateway/journal"
+	"tailgate/gateway/orders"
 	"tailgate/gateway/server"
 	"tailgate/transports/all"
 )
@@ -49,9 +50,10 @@ type options struct {
 type cli struct {
 	options
 
-	Serve   struct{}  `cmd:"" default:"1" help:"Run the gateway (this is the default)."`
-	Conf    configCmd `cmd:"" name:"config" help:"Check or print the configuration that would be used."`
-	Version struct{}  `cmd:"" help:"Print the version."`
+	Serve   struct{}   `cmd:"" default:"1" help:"Run the gateway (this is the default)."`
+	Conf    configCmd  `cmd:"" name:"config" help:"Check or print the configuration that would be used."`
+	Journal journalCmd `cmd:"" help:"Look at a journal, or repair it; the gateway must not run."`
+	Version struct{}   `cmd:"" help:"Print the version."`
 }
 
 type configCmd struct {
@@ -101,6 +103,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case "config check":
 		fmt.Fprintln(stdout, "The configuration is right.")
 		return exitOK
+	case "journal verify":
+		return verifyJournal(conf.Journal.Dir, stdout, stderr)
+	case "journal cut <lsn>":
+		return cutJournal(conf.Journal.Dir, c.Journal.Cut.LSN, stdout, stderr)
 	case "config print":
 		text, err := conf.YAML()
 		if err != nil {
@@ -109,8 +115,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		_, _ = stdout.Write(text)
 		return exitOK
-	default:
+	case "serve":
 		return serve(conf, newLogger(stderr), stderr)
+	default:
+		fmt.Fprintf(stderr, "gateway: error: the command %q has no code\n", command.Command())
+		return exitFailure
 	}
 }
 
@@ -146,31 +155,30 @@ func (o *options) load() (config.Config, error) {
 	return c, nil
 }
 
-// serve runs the gateway until a signal ends it. A second signal ends it at once.
+// serve runs the gateway until a signal ends it, be it during the replay. A second signal ends it at once.
 func serve(c config.Config, logger *slog.Logger, stderr io.Writer) int {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
+	first, stopFirst := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stopFirst()
 
 	logger.Info("starting", "version", version(), "data", c.Journal.Dir, "sync", c.Journal.Sync, "cores", runtime.GOMAXPROCS(0))
-	s, err := server.Start(context.Background(), c, logger)
+	s, err := server.Start(first, c, logger)
+	if err != nil && first.Err() != nil {
+		logger.Info("stopped before it was ready")
+		return exitOK
+	}
 	if err != nil {
-		fmt.Fprintf(stderr, "gateway: cannot start: %v\n%s", err, advice(err))
+		fmt.Fprintf(stderr, "gateway: cannot start: %v\n%s", err, advice(err, c.Journal.Dir))
 		return exitFailure
 	}
 	logger.Info("ready")
-	logger.Info("stopping", "signal", (<-signals).String(), "grace", time.Duration(c.Grace))
+	<-first.Done()
+	stopFirst()
+	second, stopSecond := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stopSecond()
+	logger.Info("stopping", "grace", time.Duration(c.Grace))
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.Grace))
+	ctx, cancel := context.WithTimeout(second, time.Duration(c.Grace))
 	defer cancel()
-	go func() {
-		select {
-		case <-signals:
-			logger.Warn("second signal: stopping at once")
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	if err := s.Shutdown(ctx); err != nil {
 		logger.Error("stopped, not everything was answered", "error", err)
 		return exitFailure
@@ -180,7 +188,7 @@ func serve(c config.Config, logger *slog.Logger, stderr io.Writer) int {
 }
 
 // advice says what to do about an error of a start, as far as it is known.
-func advice(err error) string {
+func advice(err error, dir string) string {
 	var listen *server.ListenError
 	switch {
 	case errors.As(err, &listen) && errors.Is(err, syscall.EADDRINUSE):
@@ -189,7 +197,9 @@ func advice(err error) string {
 	case errors.Is(err, journal.ErrLocked):
 		return "Another gateway uses this folder. Stop it, or choose another folder with --data DIR.\n"
 	case errors.Is(err, journal.ErrDamaged):
-		return "Nothing was changed. Restore the folder from a copy; or keep it aside for examination and start an empty one with --data DIR.\n"
+		return fmt.Sprintf("Nothing was changed. 'gateway journal verify --data %s' shows it again, 'gateway journal cut' gives up what cannot be read.\n", dir)
+	case errors.Is(err, orders.ErrReplay):
+		return "Nothing was changed. The journal was written with larger sizes: set ids.max, book.max_orders and book.max_levels to at least what they were.\n"
 	default:
 		return ""
 	}

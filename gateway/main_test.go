@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -93,6 +94,70 @@ func TestFlagsOverrideEnvironmentOverrideFile(t *testing.T) {
 	for _, want := range []string{"dir: from-flag", `sync: "off"`, "grace: 7s"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("no %q in\n%s", want, stdout.String())
+		}
+	}
+}
+
+// TestDamagedJournalIsShownAndCut follows the advice that the error gives.
+func TestDamagedJournalIsShownAndCut(t *testing.T) {
+	dir := t.TempDir()
+	p := startProcess(t, dir)
+	client := dialProcess(t, p, "tcp")
+	for i := range 100 {
+		if _, err := submit(client, fmt.Sprint("B-", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-p.logged
+	if err := p.command.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "00000000000000000001.seg")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(text, []byte("B-50"))
+	if at < 0 {
+		t.Fatal("order B-50 is not in the journal")
+	}
+	text[at] ^= 1
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	try := func(args ...string) (status int, output string) {
+		var out bytes.Buffer
+		status = run(append(args, "--data", dir), &out, &out)
+		return status, out.String()
+	}
+	if status, output := try("serve"); status != exitFailure || !strings.Contains(output, file+" at byte") || !strings.Contains(output, "gateway journal verify") {
+		t.Errorf("serve: exit %d, %s", status, output)
+	}
+	status, output := try("journal", "verify")
+	_, lsn, ok := strings.Cut(output, "gateway journal cut --data "+dir+" ")
+	if status != exitFailure || !ok {
+		t.Fatalf("verify: exit %d, %s", status, output)
+	}
+	lsn, _, _ = strings.Cut(lsn, "'")
+	if status, output := try("journal", "cut", lsn); status != exitOK {
+		t.Fatalf("cut %s: exit %d, %s", lsn, status, output)
+	}
+	if status, output := try("journal", "verify"); status != exitOK {
+		t.Errorf("verify after the cut: exit %d, %s", status, output)
+	}
+	p = startProcess(t, dir)
+	defer p.kill(t)
+	client = dialProcess(t, p, "tcp")
+	defer client.Close()
+	for id, duplicate := range map[string]bool{"B-49": true, "B-50": false, "B-99": false} {
+		if response, err := submit(client, id); err != nil || response.GetDuplicate() != duplicate {
+			t.Errorf("order %s after the cut: %v, %v; want duplicate %v", id, response, err, duplicate)
 		}
 	}
 }
