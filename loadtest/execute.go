@@ -25,9 +25,19 @@ const connectionsBeside = 16
 
 // execute measures every cell, keeps the results after each, and prints them.
 func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if err := p.pin(); err != nil {
+	if err := p.pin(ctx); err != nil {
 		fmt.Fprintln(stderr, "loadtest:", err)
 		return exitFailure
+	}
+	var unreachable error
+	if p.options.Target != "" {
+		unreachable = p.reach(ctx)
+		if _, ok := errors.AsType[*workload.SizeError](unreachable); ok {
+			return usage(stderr, unreachable)
+		}
+		if unreachable != nil && ctx.Err() == nil {
+			fmt.Fprintln(stderr, "loadtest:", unreachable)
+		}
 	}
 	result := p.newRun(args)
 	live := newProgress(stderr)
@@ -38,14 +48,16 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 		}
 		c := p.cells[index]
 		rc := p.reportCell(c, i+1)
-		err := p.measure(ctx, c, &rc, live.cell(p, i, c))
-		live.clear()
-		var sizeError *workload.SizeError
+		err := unreachable
+		if err == nil {
+			err = p.measure(ctx, c, &rc, live.cell(p, i, c))
+			live.clear()
+		}
 		switch {
-		case errors.As(err, &sizeError):
-			return usage(stderr, fmt.Errorf("--size: %w", sizeError))
 		case err != nil && ctx.Err() != nil:
 			continue // it had not begun
+		case err != nil && err == unreachable: // said once, not for every cell
+			rc.Fail(err)
 		case err != nil:
 			rc.Fail(err)
 			fmt.Fprintf(stderr, "loadtest: %s, %s x %d: %v\n", c.spec, report.SizeText(c.size), c.clients, err)
@@ -73,17 +85,13 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 }
 
 // pin gives this process its cores and decides on the server's.
-func (p *plan) pin() error {
+func (p *plan) pin(ctx context.Context) error {
 	cores, err := machine.Cores()
 	if err != nil {
 		return err
 	}
 	if p.options.Target != "" {
-		// The server is elsewhere, or where its owner put it: the clients take what they may use.
-		for _, c := range cores {
-			p.cores.Clients = append(p.cores.Clients, c.ID)
-		}
-		p.cores.Note = "not pinned: the gateway runs elsewhere"
+		p.cores = p.locate(ctx, cores)
 		return nil
 	}
 	p.cores = machine.NewPlan(cores, p.options.ServerCores)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"tailgate/loadtest/floor"
-	"tailgate/loadtest/host"
 	"tailgate/loadtest/report"
 	"tailgate/loadtest/runner"
 	"tailgate/transports"
@@ -84,23 +84,38 @@ func (p *process) run(t *testing.T) report.Run {
 	return r
 }
 
-// want checks the exit status. A machine whose hypervisor or neighbours spoil the measurement is no reason to fail.
-func (p *process) want(t *testing.T, status int) {
+// want checks the exit status and, whatever the measurement is worth, the accounts of every cell. A machine whose hypervisor takes its cores
+// makes a measurement INVALID, which is no fault of what is tested: then the status alone is not held against it, want says so and returns
+// false, and the test goes on with what does not depend on timing.
+func (p *process) want(t *testing.T, status int) (judged bool) {
 	t.Helper()
-	if p.status == status {
-		return
-	}
-	if p.status == exitInvalid {
-		for _, c := range p.run(t).Cells {
-			for _, reason := range c.Reasons {
-				if c.Validity == runner.Invalid && !strings.HasPrefix(reason, "the hypervisor") && !strings.HasPrefix(reason, "other processes") {
-					t.Fatalf("INVALID: %v", c.Reasons)
+	spoiled := false
+	for _, c := range p.run(t).Cells {
+		sum := c.OK + c.Rejected + c.Refused + c.TimedOut + c.Errors + c.Unsent
+		if sum != c.Requests || c.Response.Count != sum || c.Admitted.Count != c.OK+c.Rejected || c.Good > c.OK+c.Rejected || c.Requests == 0 {
+			t.Errorf("%s, %d x %d: %d requests, %d by fate, %d in the response times; %d admitted, %d good: %v", c.Spec, c.Size, c.Clients, c.Requests, sum, c.Response.Count, c.Admitted.Count, c.Good, c.Notes)
+		}
+		if c.Validity != runner.Valid && len(c.Reasons) == 0 {
+			t.Errorf("%s, %d x %d: %s without a reason", c.Spec, c.Size, c.Clients, c.Validity)
+		}
+		if c.Validity == runner.Invalid && strings.HasPrefix(c.Reasons[0], "the hypervisor") {
+			spoiled = true // reasons stand with the worst first, and each further one of INVALID is looked for here
+			for _, reason := range c.Reasons[1:] {
+				if strings.Contains(reason, "accounted for") || strings.Contains(reason, "wrong") || strings.Contains(reason, "connections were open") {
+					t.Errorf("INVALID: %v", c.Reasons)
 				}
 			}
 		}
-		t.Skip("this machine is too busy to measure anything")
+	}
+	if p.status == status {
+		return true
+	}
+	if p.status == exitInvalid && spoiled {
+		t.Log("the hypervisor takes this machine's cores: the exit status is not looked at, all else is")
+		return false
 	}
 	t.Fatalf("exit status %d, want %d\n%s%s", p.status, status, p.stdout, p.stderr)
+	return false
 }
 
 // name is a transport that every version of the list has.
@@ -115,7 +130,8 @@ func TestUsage(t *testing.T) {
 		{"--transport pigeon", `unknown transport "pigeon": allowed are ` + strings.Join(all.Names(), ", ")},
 		{"--transport " + name() + ":upside-down", `unknown choice "upside-down"`},
 		{"--transport " + name() + " --encoding xml", `unknown choice "xml"`},
-		{"--size 31", "the smallest order has 32 bytes"},
+		{"--size 31", "--size: size 31: the smallest order has 32 bytes"},
+		{"matrix --sizes 64,20,1KB", "--sizes: size 20: the smallest order has 32 bytes"},
 		{"--transport " + name() + " --size 33 --ack minimal", "the smallest order has 34 bytes"},
 		{"--size 0", `"0" is no size`},
 		{"--size 2MB", `"2MB" is no size: write bytes as 64, 1KB or 64KB (KB = 1,024), at most 1048576`},
@@ -168,14 +184,6 @@ func TestUsage(t *testing.T) {
 	} {
 		var stdout, stderr strings.Builder
 		args := append(strings.Fields(c.args), "--out", t.TempDir())
-		if strings.HasPrefix(c.want, "the smallest") {
-			// These need a gateway to be asked for its instruments, so they run as a process.
-			p := loadtest(t, append(strings.Fields(c.args), "--requests", "1")...)
-			if p.status != exitUsage || !strings.Contains(p.stderr, c.want) {
-				t.Errorf("%s: status %d, %q; want 2 and %q", c.args, p.status, p.stderr, c.want)
-			}
-			continue
-		}
 		if status := run(args, nil, &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), c.want) || !strings.Contains(stderr.String(), "loadtest --help") {
 			t.Errorf("%s: status %d, %q; want 2 and %q", c.args, status, stderr.String(), c.want)
 		}
@@ -220,20 +228,22 @@ func TestPlan(t *testing.T) {
 		cells, floors int
 		duration      time.Duration // 0 = not looked at
 	}
-	transportsCount, studiedCount := len(all.All()), 0
-	for _, s := range studied {
+	transportsCount, withManyCount := len(all.All()), 0
+	for _, s := range withMany {
 		if slices.Contains(all.Names(), s) {
-			studiedCount++
+			withManyCount++
 		}
 	}
 	for args, w := range map[string]want{
-		"":                          {cells: transportsCount*3*2 + studiedCount*3, floors: 1},
-		"--size 64":                 {cells: transportsCount*2 + studiedCount, floors: 1},
+		"":                          {cells: transportsCount*3*2 + withManyCount*3, floors: 1},
+		"--size 64":                 {cells: transportsCount*2 + withManyCount, floors: 1},
 		"--clients 7 --size 64,1KB": {cells: transportsCount * 2, floors: 1},
 		"--transport " + name():     {cells: 1, duration: 10 * time.Second},
 		"--transport " + name() + " --duration 3s": {cells: 1, duration: 3 * time.Second},
 		"matrix": {cells: transportsCount * 25, floors: 1, duration: 10 * time.Second},
 		"matrix --transports " + name() + " --sizes 64,128 --clients 1,2,3": {cells: 6, floors: 1},
+		"matrix --sizes 1KB,4KB --clients 50,10":                            {cells: transportsCount * 4, floors: 1},
+		"matrix --cancel-share 0.1 --sizes 64 --clients 1":                  {cells: transportsCount}, // a bare echo takes new orders only
 		"--target h:1 --transport " + name():                                {cells: 1},
 	} {
 		o, status := parse(strings.Fields(args), os.Stderr, os.Stderr)
@@ -249,6 +259,9 @@ func TestPlan(t *testing.T) {
 		for _, c := range p.cells {
 			if c.floor {
 				floors++
+				if !slices.ContainsFunc(p.cells, func(o cell) bool { return !o.floor && o.size == c.size && o.clients == c.clients }) {
+					t.Errorf("%q: nothing can be compared with a floor of %d x %d", args, c.size, c.clients)
+				}
 			}
 		}
 		if len(p.cells)-floors != w.cells || floors != w.floors || w.duration > 0 && p.duration != w.duration {
@@ -326,82 +339,41 @@ func TestSLOStatus(t *testing.T) {
 		}
 		return loadtest(t, args...)
 	}
+	yes, no := new(true), new(false)
 	for _, c := range []struct {
 		name     string
 		requests string
 		slos     []string
 		want     int
 		say      string
+		met      []*bool // by objective; nil = no verdict
 	}{
-		{"met", "1000", []string{"p99<9s", "max<=10s"}, exitOK, ""},
-		{"missed", "1000", []string{"p99<9s", "p50<1ns"}, exitMissed, "missed 1 times"},
-		{"too few", "100", []string{"p99<9s"}, exitInvalid, "too few samples for 1 verdicts"},
-		{"default", "100", nil, exitOK, ""},
+		{"met", "1000", []string{"p99<9s", "max<=10s"}, exitOK, "", []*bool{yes, yes}},
+		{"missed", "1000", []string{"p99<9s", "p50<1ns"}, exitMissed, "missed 1 times", []*bool{yes, no}},
+		{"too few", "100", []string{"p99<9s"}, exitInvalid, "too few samples for 1 verdicts", []*bool{nil}},
+		{"default", "100", nil, exitOK, "", []*bool{nil}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := cell(c.requests, c.slos...)
-			p.want(t, c.want)
-			if c.want == exitInvalid && strings.Contains(p.stderr, "INVALID") {
-				t.Skip("this machine is too busy to measure anything")
+			judged := p.want(t, c.want)
+			var met []*bool
+			run := p.run(t)
+			for _, o := range run.Cells[0].SLO {
+				met = append(met, o.Met)
 			}
-			if !strings.Contains(p.stderr, c.say) || c.say == "" && p.stderr != "" {
-				t.Errorf("it said %q, want %q", p.stderr, c.say)
+			if !reflect.DeepEqual(met, c.met) {
+				t.Errorf("objectives %+v", run.Cells[0].SLO)
 			}
 			if !strings.Contains(p.stdout, "Results: "+p.out) {
 				t.Errorf("the table does not say where the results are:\n%s", p.stdout)
 			}
-		})
-	}
-}
-
-// TestTarget drives a gateway that runs elsewhere, twice, with a right and a wrong key.
-func TestTarget(t *testing.T) {
-	t.Setenv(asMain, "1")
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	gateway, err := host.Start(t.Context(), host.Options{
-		Command: []string{self, childCommand},
-		Task:    host.Task{Transport: name(), Keys: host.NewKeys(2), Sync: "os", MaxConnections: 32},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := gateway.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	address := gateway.Address(name())
-	args := []string{"--target", address, "--transport", name(), "--clients", "4", "--requests", "200", "--warmup", "10ms"}
-	for range 2 { // the second run's ids must not be the first one's again
-		p := loadtest(t, append(args, "--key", gateway.Keys()[0], "--key="+gateway.Keys()[1])...)
-		p.want(t, exitOK)
-		r := p.run(t)
-		if c := r.Cells[0]; len(r.Cells) != 1 || c.OK != 200 || c.ServerUse != nil || r.Method.Target != address || r.Method.Accounts != 2 {
-			t.Errorf("%+v with %v", c, c.Notes)
-		}
-		for _, key := range gateway.Keys() {
-			text, err := os.ReadFile(filepath.Join(p.out, report.FileName))
-			if err != nil || bytes.Contains(text, []byte(key)) || strings.Contains(p.stdout+p.stderr, key) {
-				t.Errorf("a key stands in the results: %v", err)
+			if judged = judged && run.Cells[0].Validity != runner.Invalid; !judged {
+				return // what it says is about the hypervisor then
 			}
-		}
-	}
-	p := loadtest(t, append(args, "--key", "wrong")...)
-	if p.status != exitFailure || !strings.Contains(p.stderr, "UNAUTHENTICATED") {
-		t.Errorf("a wrong key: status %d, %q; want 1 and the reason", p.status, p.stderr)
-	}
-}
-
-func TestNobodyListens(t *testing.T) {
-	p := loadtest(t, "--target", "127.0.0.1:1", "--transport", name(), "--requests", "1")
-	if p.status != exitFailure || !strings.Contains(p.stderr, "127.0.0.1:1") || !strings.Contains(p.stderr, "refused") {
-		t.Errorf("status %d, %q; want 1 and why", p.status, p.stderr)
-	}
-	if r := p.run(t); len(r.Cells) != 1 || r.Cells[0].Validity != runner.Invalid || r.Cells[0].Client != nil {
-		t.Errorf("%+v", r.Cells)
+			if !strings.Contains(p.stderr, c.say) || c.say == "" && p.stderr != "" {
+				t.Errorf("it said %q, want %q", p.stderr, c.say)
+			}
+		})
 	}
 }
 

@@ -65,7 +65,7 @@ type options struct {
 	Explain  bool    `group:"In a later release" help:"Profile both sides and say what drives the tail."`
 
 	Run       struct{}      `cmd:"" default:"1" hidden:"" help:"Measure (this is the default)."`
-	Matrix    matrixOptions `cmd:"" help:"Measure transports x sizes x clients; by default the published matrix: 64, 256, 1KB, 4KB, 64KB x 1, 10, 50, 100, 500."`
+	Matrix    matrixOptions `cmd:"" help:"Measure transports x sizes x clients; by default all transports x 64, 256, 1KB, 4KB, 64KB x 1, 10, 50, 100, 500 clients, 10s each."`
 	Capacity  later         `cmd:"" help:"Later release: the highest rate that keeps an SLO."`
 	Compare   later         `cmd:"" help:"Later release: two runs, with the interval of their difference."`
 	Calibrate later         `cmd:"" help:"Later release: what client library and machine cost by themselves."`

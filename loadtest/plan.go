@@ -1,18 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"tailgate/loadtest/floor"
+	"tailgate/loadtest/host"
 	"tailgate/loadtest/machine"
 	"tailgate/loadtest/report"
 	"tailgate/loadtest/runner"
@@ -22,13 +21,14 @@ import (
 	"tailgate/transports/all"
 )
 
-// The default run: small enough to be waited for, with the sizes and clients between which the published differences lie.
+// What is measured unless told otherwise. The default run is small enough to be waited for: a small order, one page and the largest size of
+// the default matrix, by one client, by some, and by so many that they wait for each other.
 var (
 	defaultSizes   = []byteSize{64, 4 << 10, 64 << 10}
 	defaultClients = []int{1, 50, 500}
-	// manyClients is for the three transports that the published study compares; the others are left out above it for time's sake.
+	// From manyClients on, the default run has these three alone, for time's sake: a raw protocol, HTTP/1.1 and HTTP/2.
 	manyClients  = 500
-	studied      = []string{"tcp", "rest", "grpc"}
+	withMany     = []string{"tcp", "rest", "grpc"}
 	matrixSizes  = []byteSize{64, 256, 1 << 10, 4 << 10, 64 << 10}
 	matrixCounts = []int{1, 10, 50, 100, 500}
 )
@@ -81,6 +81,11 @@ func (o *options) plan() (*plan, error) {
 	if err := p.target(); err != nil {
 		return nil, err
 	}
+	if o.Target == "" {
+		if err := p.checkSizes(host.Instruments()); err != nil {
+			return nil, err
+		}
+	}
 	p.timing()
 	for i := range p.cells {
 		p.order = append(p.order, i)
@@ -116,7 +121,7 @@ func (p *plan) layOut() error {
 	for _, spec := range specs {
 		for _, size := range sizes {
 			for _, n := range clients {
-				if p.isDefault() && n >= manyClients && !slices.Contains(studied, spec.Transport.Name) {
+				if p.isDefault() && n >= manyClients && !slices.Contains(withMany, spec.Transport.Name) {
 					continue
 				}
 				p.cells = append(p.cells, cell{spec: spec, size: int(size), clients: n})
@@ -124,8 +129,9 @@ func (p *plan) layOut() error {
 		}
 	}
 	if o.Transport == "" && o.Target == "" && o.CancelShare+o.ReplShare == 0 {
-		smallest := min(int(sizes[0]), 64)
-		p.cells = append(p.cells, cell{spec: all.Spec{Transport: floor.Transport()}, size: smallest, clients: 1, floor: true})
+		// The floor is run where it is lowest, beside the smallest cell, since a multiple of it needs the same size and clients.
+		smallest := slices.MinFunc(p.cells, func(a, b cell) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.clients, b.clients)) })
+		p.cells = append(p.cells, cell{spec: all.Spec{Transport: floor.Transport()}, size: smallest.size, clients: smallest.clients, floor: true})
 	}
 	return nil
 }
@@ -191,37 +197,32 @@ func orDefault[T any](given, otherwise []T) []T {
 	return otherwise
 }
 
-// target checks what belongs to a gateway that runs elsewhere.
-func (p *plan) target() error {
-	o := p.options
-	if o.Target == "" {
-		return nil
-	}
-	first := p.cells[0].spec
+// checkSizes holds every size of the plan against the smallest order on these instruments, so that a size that cannot be had ends the run
+// before anything is measured.
+func (p *plan) checkSizes(instruments []workload.Instrument) error {
+	checked := map[int]bool{}
 	for _, c := range p.cells {
-		if c.spec.Transport.Name != first.Transport.Name {
-			return errors.New("--target: an address speaks one transport; name it with --transport")
+		if checked[c.size] || c.floor {
+			continue
 		}
-	}
-	host, _, err := net.SplitHostPort(o.Target)
-	if err != nil || host == "" {
-		return fmt.Errorf("--target %q: needed is HOST:PORT", o.Target)
-	}
-	if !o.TLS {
-		return nil
-	}
-	p.tls = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.TLSInsecure} //nolint:gosec // only when asked for
-	if o.TLSCA != "" {
-		pem, err := os.ReadFile(o.TLSCA)
-		if err != nil {
-			return fmt.Errorf("--tls-ca: %w", err)
-		}
-		p.tls.RootCAs = x509.NewCertPool()
-		if !p.tls.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("--tls-ca %s: holds no PEM certificate", o.TLSCA)
+		checked[c.size] = true
+		config := p.runnerCell(c).Flow
+		config.Clients, config.Prefix, config.Instruments = 1, workload.RandomPrefix(), instruments
+		if _, err := workload.New(config); err != nil {
+			if _, ok := errors.AsType[*workload.SizeError](err); ok {
+				return fmt.Errorf("%s: %w", p.sizeFlag(), err)
+			}
+			return err
 		}
 	}
 	return nil
+}
+
+func (p *plan) sizeFlag() string {
+	if p.options.command == "matrix" {
+		return "--sizes"
+	}
+	return "--size"
 }
 
 // timing decides how long the cells last.

@@ -50,6 +50,17 @@ type Server struct {
 	closed bool
 }
 
+// Listen opens a listener for an echo on a free loopback port. Its sockets use the named congestion control, so that the floor stands on the
+// same terms as what is compared with it; empty = the system's.
+func Listen(ctx context.Context, congestion string) (net.Listener, error) {
+	config := net.ListenConfig{Control: control(congestion)}
+	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("floor: %w", err)
+	}
+	return listener, nil
+}
+
 // Serve starts an echo on the listener, which it owns from then on.
 func Serve(listener net.Listener) *Server {
 	s := &Server{listener: listener, conns: make(map[net.Conn]struct{})}
@@ -140,7 +151,7 @@ type client struct {
 }
 
 func dial(ctx context.Context, config transports.DialConfig) (transports.Client, error) {
-	var dialer net.Dialer
+	dialer := net.Dialer{Control: control(config.CongestionControl)}
 	conn, err := dialer.DialContext(ctx, "tcp", config.Address)
 	if err != nil {
 		return nil, fmt.Errorf("floor: %w", err)

@@ -121,7 +121,7 @@ func start(ctx context.Context, task Task, stderr io.Writer) (Ready, func() erro
 	var address net.Addr
 	var end func() error
 	if task.Transport == floor.Name {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		listener, err := floor.Listen(ctx, task.CongestionControl)
 		if err != nil {
 			return Ready{}, nil, fmt.Errorf("host: bare echo: %w", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tailgate/gateway/server"
+	"tailgate/loadtest/workload"
 )
 
 // shutdownGrace bounds how long a gateway may take to stop.
@@ -19,6 +20,17 @@ const maxIDs = 1 << 27
 
 // reserveIDs is for how many orders the gateway takes memory at its start, so that the first seconds do not measure page faults: about 70 MB.
 const reserveIDs = 1 << 18
+
+// Instruments are those that a hosted gateway has open: the defaults of gateway/server, which startGateway leaves as they are.
+func Instruments() []workload.Instrument {
+	var list []workload.Instrument
+	for _, i := range server.DefaultConfig().Instruments {
+		if i.State == "open" {
+			list = append(list, workload.Instrument{Symbol: i.Symbol, ReferencePrice: i.ReferencePrice, MinNotional: i.MinNotional})
+		}
+	}
+	return list
+}
 
 // startGateway runs a gateway with one transport and one account for each key, with no limit that a load test would meet.
 func startGateway(ctx context.Context, task Task, logger *slog.Logger) (net.Addr, func() error, error) {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -243,9 +244,12 @@ func (e *Environment) readSystem() {
 	}
 }
 
-// OpenConnections counts this process's established TCP connections to a remote address (IP:port): what the kernel says, not what a
-// client believes.
-func OpenConnections(remote netip.AddrPort) (int, error) {
+// OpenConnections counts this process's established TCP connections to any of the remote addresses: what the kernel says, not what a client
+// believes. It is an error where the kernel shows no connections at all, or where no address is given.
+func OpenConnections(remotes []netip.AddrPort) (int, error) {
+	if len(remotes) == 0 {
+		return 0, errors.New("machine: open connections: no address to look for")
+	}
 	own := map[string]bool{}
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -260,18 +264,25 @@ func OpenConnections(remote netip.AddrPort) (int, error) {
 			own[strings.TrimSuffix(inode, "]")] = true
 		}
 	}
-	open := 0
-	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		for line := range strings.Lines(readText(file)) {
+	open, tables := 0, 0
+	for _, file := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
+		text := readText(file) // absent where the kernel has no IPv6; where it is there, it has a heading
+		if text != "" {
+			tables++
+		}
+		for line := range strings.Lines(text) {
 			fields := strings.Fields(line)
 			const established = "01"
 			if len(fields) < 10 || fields[3] != established || !own[fields[9]] {
 				continue
 			}
-			if address, ok := parseHexAddress(fields[2]); ok && address.Port() == remote.Port() && address.Addr() == remote.Addr().Unmap() {
+			if address, ok := parseHexAddress(fields[2]); ok && slices.Contains(remotes, address) {
 				open++
 			}
 		}
+	}
+	if tables == 0 {
+		return 0, errors.New("machine: open connections: /proc/net/tcp cannot be read")
 	}
 	return open, nil
 }

@@ -40,4 +40,4 @@ func EnsureFiles(int) error { return nil }
 func (e *Environment) readSystem() { e.OnlineCores = runtime.NumCPU() }
 
 // OpenConnections is an error where the kernel does not show them.
-func OpenConnections(netip.AddrPort) (int, error) { return 0, errLinuxOnly }
+func OpenConnections([]netip.AddrPort) (int, error) { return 0, errLinuxOnly }

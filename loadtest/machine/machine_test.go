@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -142,6 +143,58 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// TestPlanFor: beside the clients nothing is pinned, and the plan says why; on another machine the clients have their cores to themselves.
+func TestPlanFor(t *testing.T) {
+	cores := []machine.Core{{ID: 3}, {ID: 1}}
+	for _, beside := range []bool{false, true} {
+		p := machine.PlanFor(cores, "gw:7001", beside)
+		if p.Pinned == beside || p.Beside != beside || len(p.Server) > 0 || !slices.Equal(p.Clients, []int{1, 3}) {
+			t.Errorf("beside: %t: %+v", beside, p)
+		}
+		if said := strings.Contains(p.Note, "gw:7001 runs on this machine"); said != beside {
+			t.Errorf("beside: %t: the note is %q", beside, p.Note)
+		}
+	}
+}
+
+// TestResolve: names and addresses of this machine are known as its own, others are not, and nonsense is an error.
+func TestResolve(t *testing.T) {
+	for address, want := range map[string]bool{"127.0.0.1:7001": true, "127.9.9.9:7001": true, "[::1]:7001": true, "[::ffff:127.0.0.1]:7001": true, "localhost:7001": true, "192.0.2.1:7001": false, "[2001:db8::1]:7001": false} {
+		list, own, err := machine.Resolve(t.Context(), address)
+		if err != nil || own != want || len(list) == 0 {
+			t.Errorf("%s: %v, own: %t, %v; want own: %t", address, list, own, err, want)
+		}
+		for _, a := range list {
+			if a.Port() != 7001 || a.Addr().Is4In6() {
+				t.Errorf("%s: %v", address, a)
+			}
+		}
+	}
+	interfaces, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range interfaces {
+		prefix := netip.MustParsePrefix(i.String())
+		address := netip.AddrPortFrom(prefix.Addr(), 7001).String()
+		if _, own, err := machine.Resolve(t.Context(), address); err != nil || !own {
+			t.Errorf("%s is this machine's: own: %t, %v", address, own, err)
+		}
+	}
+	for _, address := range []string{"nowhere", "127.0.0.1:no-such-service", "127.0.0.1:99999"} {
+		if list, _, err := machine.Resolve(t.Context(), address); err == nil {
+			t.Errorf("%s: %v", address, list)
+		}
+	}
+}
+
+// TestOpenConnectionsOfNothing: where there is nothing to look for, zero would be a lie.
+func TestOpenConnectionsOfNothing(t *testing.T) {
+	if n, err := machine.OpenConnections(nil); err == nil {
+		t.Errorf("%d connections to no address", n)
+	}
+}
+
 func TestOpenConnections(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("known on Linux only")
@@ -154,7 +207,7 @@ func TestOpenConnections(t *testing.T) {
 		}
 		remote := netip.MustParseAddrPort(listener.Addr().String())
 		for want := range 4 {
-			if n, err := machine.OpenConnections(remote); err != nil || n != want {
+			if n, err := machine.OpenConnections([]netip.AddrPort{remote}); err != nil || n != want {
 				t.Errorf("%s: %d connections are open, want %d: %v", address, n, want, err)
 			}
 			conn, err := net.Dial("tcp", remote.String())

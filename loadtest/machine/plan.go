@@ -14,10 +14,25 @@ type Core struct {
 
 // Plan says who runs where.
 type Plan struct {
-	Pinned  bool   // false: the server and the clients share all cores
-	Server  []int  // core ids
+	Pinned  bool   // the clients are bound to cores that the server does not run on; false: they share, or may share
+	Server  []int  // core ids; empty where the server is not ours: on another machine, or Beside
 	Clients []int  // core ids, disjoint from Server when Pinned
-	Note    string // what could not be had, empty where all could
+	Beside  bool   // the server is not ours and runs on this machine, on cores that are not known
+	Note    string // what could not be had, empty where all could; never empty when not Pinned
+}
+
+// PlanFor is the plan for a server that is not ours: the clients have all cores that this process may use. On another machine it cannot
+// take them; beside the clients it can, and nobody here may say where it runs.
+func PlanFor(cores []Core, address string, beside bool) Plan {
+	plan := Plan{Pinned: !beside, Beside: beside}
+	for _, c := range cores {
+		plan.Clients = append(plan.Clients, c.ID)
+	}
+	slices.Sort(plan.Clients)
+	if beside {
+		plan.Note = "not pinned: the gateway at " + address + " runs on this machine and may share the clients' cores"
+	}
+	return plan
 }
 
 // NewPlan gives the server its own cores and the clients the others. The server takes the strongest cores, the last ones among equals,

@@ -75,8 +75,11 @@ func (t *table) heading() {
 		where = "gateway at " + m.Target
 	}
 	cores := "not pinned"
-	if m.Pinned {
+	switch {
+	case m.Pinned && len(m.ServerCores) > 0:
 		cores = fmt.Sprintf("server on core %s, clients on core %s", list(m.ServerCores), list(m.ClientCores))
+	case m.Pinned:
+		cores = "clients on core " + list(m.ClientCores)
 	}
 	t.line("Closed loop, response time from the moment a client became free; %s; %s.", where, cores)
 	e := t.run.Environment

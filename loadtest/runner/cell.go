@@ -14,7 +14,6 @@ import (
 	"tailgate/loadtest/record"
 	"tailgate/loadtest/stats"
 	"tailgate/loadtest/workload"
-	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 )
 
@@ -61,7 +60,7 @@ type Cell struct {
 	MinSamples int64         // go on after Duration until there are as many, but for MaxExtra at most
 	MaxExtra   time.Duration
 
-	Plan machine.Plan // who runs where, for the use of cores; no Server = it runs elsewhere
+	Plan machine.Plan // who runs where, for the use of cores
 	// ServerCounters reads the server's counters; nil = they are not known.
 	ServerCounters func(ctx context.Context) (machine.Counters, error)
 	// Progress, unless nil, is called about every second of the measured interval with what was done so far. Making its figures costs
@@ -101,7 +100,8 @@ type Outcome struct {
 // Connections is what became of them.
 type Connections struct {
 	Asked   int
-	Open    int // by the kernel's table, when the clients had stopped; -1 where unknown
+	Open    int    // by the kernel's table, when the clients had stopped; -1 where unknown
+	Unknown string // why, then
 	Redials int64
 }
 
@@ -119,13 +119,15 @@ func Run(ctx context.Context, cell Cell) (Outcome, error) {
 
 // run is the state of a running cell.
 type run struct {
-	cell     Cell
-	links    []*link
-	flow     *workload.Flow
-	recorder *record.Recorder
-	redials  atomic.Int64
-	requests context.Context // of all requests; canceled when they are given up
-	giveUp   context.CancelFunc
+	cell       Cell
+	links      []*link
+	flow       *workload.Flow
+	recorder   *record.Recorder
+	redials    atomic.Int64
+	remotes    []netip.AddrPort // what the address stands for
+	unresolved error            // why that is not known
+	requests   context.Context  // of all requests; canceled when they are given up
+	giveUp     context.CancelFunc
 
 	epoch   time.Time // zero of the run's clock
 	barrier chan struct{}
@@ -163,13 +165,19 @@ func prepare(ctx context.Context, cell Cell) (*run, error) {
 	if cell.InFlight > 0 {
 		r.slots = make(chan struct{}, cell.InFlight)
 	}
+	// Once for the cell: an address that is looked up again may have become another.
+	r.resolve(ctx)
 	if err := r.dialAll(ctx); err != nil {
 		r.closeLinks()
 		return nil, err
 	}
 	config := cell.Flow
 	config.Clients, config.Prefix = cell.Clients, workload.RandomPrefix()
-	instruments, err := r.instruments(ctx)
+	instruments := []workload.Instrument{{Symbol: "ACME", ReferencePrice: 10_000}} // a bare echo has none
+	var err error
+	if !cell.Flow.EchoOnly {
+		instruments, err = listInstruments(ctx, r.links[0].client.Load(), cell.Dial.Address)
+	}
 	if err == nil {
 		config.Instruments = instruments
 		r.flow, err = workload.New(config)
@@ -181,6 +189,12 @@ func prepare(ctx context.Context, cell Cell) (*run, error) {
 	// A shard for each client that can run at the same time, and as many more, so that two seldom want the same.
 	r.recorder = record.New(cell.Clients, min(cell.Clients, 2*runtime.GOMAXPROCS(0)))
 	return r, nil
+}
+
+func (r *run) resolve(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
+	defer cancel()
+	r.remotes, _, r.unresolved = machine.Resolve(ctx, r.cell.Dial.Address)
 }
 
 func (r *run) dialAll(ctx context.Context) error {
@@ -218,27 +232,6 @@ func (r *run) closeLinks() {
 	for _, l := range r.links {
 		l.close()
 	}
-}
-
-// instruments asks the gateway what can be traded.
-func (r *run) instruments(ctx context.Context) ([]workload.Instrument, error) {
-	if r.cell.Flow.EchoOnly {
-		return []workload.Instrument{{Symbol: "ACME", ReferencePrice: 10_000}}, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
-	defer cancel()
-	var response pb.ListInstrumentsResponse
-	call := transports.Call{Operation: transports.ListInstruments, Request: &pb.ListInstrumentsRequest{}, Response: &response}
-	if err := r.links[0].client.Load().Do(ctx, &call); err != nil {
-		return nil, fmt.Errorf("which instruments %s offers: %w", r.cell.Dial.Address, err)
-	}
-	var list []workload.Instrument
-	for _, i := range response.Instruments {
-		if i.State == pb.InstrumentState_INSTRUMENT_STATE_OPEN && len(list) < maxInstruments {
-			list = append(list, workload.Instrument{Symbol: i.Symbol, ReferencePrice: i.ReferencePrice, MinNotional: i.MinNotional})
-		}
-	}
-	return list, nil
 }
 
 // edge is both sides' counters at an edge of the measured interval.
@@ -325,13 +318,23 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 		out.Throughput = float64(out.Counts.Answered()) / out.Seconds
 	}
 	out.ClientUse, out.ServerUse = r.use(edges)
-	out.Connections = Connections{Asked: r.cell.Connections, Redials: r.redials.Load(), Open: -1}
-	if remote, err := netip.ParseAddrPort(r.cell.Dial.Address); err == nil {
-		if open, err := machine.OpenConnections(remote); err == nil {
-			out.Connections.Open = open
+	out.Connections = r.connections()
+	return out, nil
+}
+
+// connections looks at the kernel's table.
+func (r *run) connections() Connections {
+	c := Connections{Asked: r.cell.Connections, Redials: r.redials.Load(), Open: -1}
+	err := r.unresolved
+	if err == nil {
+		var open int
+		if open, err = machine.OpenConnections(r.remotes); err == nil {
+			c.Open = open
+			return c
 		}
 	}
-	return out, nil
+	c.Unknown = err.Error()
+	return c
 }
 
 // never is a time of the run's clock that does not come.

@@ -1,11 +1,13 @@
 package runner
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
+	"tailgate/loadtest/machine"
 	"tailgate/loadtest/record"
 	"tailgate/loadtest/stats"
 )
@@ -127,7 +129,10 @@ func (j *judge) load(cell Cell, out Outcome) {
 
 func (j *judge) connections(out Outcome) {
 	c := out.Connections
-	if c.Open >= 0 && c.Open < c.Asked {
+	switch {
+	case c.Open < 0:
+		j.say(&j.suspect, "how many of %d connections were open at the end could not be checked: %s", c.Asked, c.Unknown)
+	case c.Open < c.Asked:
 		j.say(&j.invalid, "%d of %d connections were open at the end", c.Open, c.Asked)
 	}
 	if c.Redials > 0 {
@@ -137,25 +142,48 @@ func (j *judge) connections(out Outcome) {
 
 // machine: did somebody else take the cores?
 func (j *judge) machine(cell Cell, out Outcome) {
-	if !cell.Plan.Pinned && len(cell.Plan.Server) > 0 {
-		j.say(&j.suspect, "server and clients share the cores: not pinned")
+	plan := cell.Plan
+	if !plan.Pinned {
+		j.say(&j.suspect, "%s", cmp.Or(plan.Note, "not pinned: server and clients may share cores"))
 	}
 	var steal, foreign shares
-	for _, side := range []struct {
-		name string
-		use  *Use
-	}{{"client", &out.ClientUse}, {"server", out.ServerUse}} {
-		if side.use == nil || !side.use.CoresKnown || side.use.Cores.Total() <= 0 {
-			continue
-		}
-		total := float64(side.use.Cores.Total())
-		steal.add(side.name, float64(side.use.Cores.Steal)/total)
-		if cell.Plan.Pinned {
-			foreign.add(side.name, float64(side.use.Cores.Busy-side.use.UserCPU-side.use.SystemCPU)/total)
+	for _, side := range sides(plan, out) {
+		if total := float64(side.cores.Total()); total > 0 {
+			steal.add(side.name, float64(side.cores.Steal)/total)
+			foreign.add(side.name, float64(side.cores.Busy-side.own)/total)
 		}
 	}
+	among := ""
+	if plan.Beside {
+		among = ", the gateway under test among them"
+	}
 	j.between(steal.most, suspectSteal, invalidSteal, "the hypervisor took %s of the cores", steal.text)
-	j.between(foreign.most, suspectForeign, math.Inf(1), "other processes used %s of the cores", foreign.text)
+	j.between(foreign.most, suspectForeign, math.Inf(1), "other processes used %s of the cores%s", foreign.text, among)
+}
+
+// side is a set of cores, what was done on them and what of it was the measured pair's own work.
+type side struct {
+	name  string
+	cores machine.CoreTimes
+	own   time.Duration
+}
+
+// sides are the sets of cores whose times are known. A server of ours that is not pinned has the same cores as the clients, so both are one.
+func sides(plan machine.Plan, out Outcome) []side {
+	var list []side
+	client, server := out.ClientUse, out.ServerUse
+	cpu := func(u *Use) time.Duration { return u.UserCPU + u.SystemCPU }
+	if client.CoresKnown {
+		list = append(list, side{"client", client.Cores, cpu(&client)})
+	}
+	switch {
+	case server == nil || !server.CoresKnown:
+	case plan.Pinned:
+		list = append(list, side{"server", server.Cores, cpu(server)})
+	case len(list) > 0:
+		list[0].name, list[0].own = "shared", list[0].own+cpu(server)
+	}
+	return list
 }
 
 // shares collects one figure of both sides.

@@ -48,6 +48,7 @@ func TestJudge(t *testing.T) {
 		change   func(*runner.Cell, *runner.Outcome)
 		want     runner.Verdict
 		reason   string
+		not      string // must not be said; empty = anything may
 	}{
 		{name: "clean", want: runner.Valid},
 		{name: "nothing measured", requests: -2000, want: runner.Invalid, reason: "no request was measured"},
@@ -69,10 +70,35 @@ func TestJudge(t *testing.T) {
 		{name: "too busy clients", requests: 200, want: runner.Suspect, reason: "residual -10 %"},
 		{name: "responses as long as the interval", requests: -1996, times: record.Times{Response: 4600 * time.Millisecond}, want: runner.Suspect, reason: "measure longer"},
 		{name: "a connection missing", change: func(_ *runner.Cell, o *runner.Outcome) { o.Connections.Open = 1 }, want: runner.Invalid, reason: "1 of 2 connections were open at the end"},
-		{name: "connections unknown", change: func(_ *runner.Cell, o *runner.Outcome) { o.Connections.Open = -1 }, want: runner.Valid},
+		{name: "connections unknown", change: func(_ *runner.Cell, o *runner.Outcome) {
+			o.Connections.Open, o.Connections.Unknown = -1, "no such host"
+		}, want: runner.Suspect, reason: "how many of 2 connections were open at the end could not be checked: no such host"},
 		{name: "opened again", change: func(_ *runner.Cell, o *runner.Outcome) { o.Connections.Redials = 3 }, want: runner.Suspect, reason: "3 times a connection was lost"},
 		{name: "not pinned", change: func(c *runner.Cell, _ *runner.Outcome) { c.Plan.Pinned = false }, want: runner.Suspect, reason: "not pinned"},
-		{name: "elsewhere", change: func(c *runner.Cell, o *runner.Outcome) { c.Plan, o.ServerUse = machine.Plan{Clients: []int{0, 1}}, nil }, want: runner.Valid},
+		{name: "not pinned, and why", change: func(c *runner.Cell, _ *runner.Outcome) { c.Plan = machine.NewPlan([]machine.Core{{ID: 0}}, 1) }, want: runner.Suspect, reason: "not pinned: 1 core(s) for 1 of the server"},
+		{name: "not pinned, own work is no neighbour", change: func(c *runner.Cell, o *runner.Outcome) {
+			// Both sides look at the same cores: 5 s of each are 10 s of busy cores.
+			c.Plan = machine.NewPlan([]machine.Core{{ID: 0}}, 1)
+			o.ClientUse.Cores, o.ServerUse.Cores = machine.CoreTimes{Busy: 10 * time.Second}, machine.CoreTimes{Busy: 10 * time.Second}
+		}, want: runner.Suspect, not: "other processes"},
+		{name: "not pinned, neighbours", change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Plan = machine.NewPlan([]machine.Core{{ID: 0}}, 1)
+			o.ClientUse.Cores, o.ServerUse.Cores = machine.CoreTimes{Busy: 11 * time.Second, Idle: 9 * time.Second}, machine.CoreTimes{Busy: 11 * time.Second, Idle: 9 * time.Second}
+		}, want: runner.Suspect, reason: "other processes used 5.0 % (shared) of the cores"},
+		{name: "elsewhere", change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Plan, o.ServerUse = machine.PlanFor([]machine.Core{{ID: 0}}, "gw:1", false), nil
+		}, want: runner.Valid},
+		{name: "elsewhere, neighbours of the clients", change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Plan, o.ServerUse = machine.PlanFor([]machine.Core{{ID: 0}}, "gw:1", false), nil
+			o.ClientUse.Cores = machine.CoreTimes{Busy: 6 * time.Second, Idle: 4 * time.Second}
+		}, want: runner.Suspect, reason: "other processes used 10.0 % (client) of the cores", not: "under test"},
+		{name: "beside the clients", change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Plan, o.ServerUse = machine.PlanFor([]machine.Core{{ID: 0}}, "127.0.0.1:1", true), nil
+		}, want: runner.Suspect, reason: "not pinned: the gateway at 127.0.0.1:1 runs on this machine"},
+		{name: "beside the clients, at work", change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Plan, o.ServerUse = machine.PlanFor([]machine.Core{{ID: 0}}, "127.0.0.1:1", true), nil
+			o.ClientUse.Cores = machine.CoreTimes{Busy: 9 * time.Second, Idle: time.Second}
+		}, want: runner.Suspect, reason: "other processes used 40.0 % (client) of the cores, the gateway under test among them"},
 		{name: "steal", change: func(_ *runner.Cell, o *runner.Outcome) {
 			o.ServerUse.Cores = machine.CoreTimes{Busy: 500, Idle: 490, Steal: 10}
 			o.ServerUse.Counters = machine.Counters{At: 1000, UserCPU: 500}
@@ -96,7 +122,8 @@ func TestJudge(t *testing.T) {
 		cell, out := outcome(t, 2000+c.requests, times, c.change)
 		got := runner.Judge(cell, out)
 		reasons := strings.Join(got.Reasons, "; ")
-		if got.Verdict != c.want || c.reason == "" && reasons != "" || !strings.Contains(reasons, c.reason) {
+		silent := c.reason == "" && c.not == ""
+		if got.Verdict != c.want || silent && reasons != "" || !strings.Contains(reasons, c.reason) || c.not != "" && strings.Contains(reasons, c.not) {
 			t.Errorf("%s: %s because of %q, want %s because of %q", c.name, got.Verdict, reasons, c.want, c.reason)
 		}
 	}

@@ -1,0 +1,45 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+
+	"tailgate/loadtest/workload"
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+)
+
+// Instruments opens one connection with the cell's first key and asks the gateway what can be traded: its open instruments, maxInstruments at
+// most, as the cell's flow will use them. Bounded by DialTimeout for each of the two.
+func Instruments(ctx context.Context, cell Cell) ([]workload.Instrument, error) {
+	config := cell.Dial
+	if len(cell.Keys) > 0 {
+		config.Key = cell.Keys[0]
+	}
+	dialing, cancel := context.WithTimeout(ctx, DialTimeout)
+	defer cancel()
+	client, err := cell.Transport.Dial(dialing, config)
+	if err != nil {
+		return nil, err
+	}
+	list, err := listInstruments(ctx, client, config.Address)
+	_ = client.Close() // it has answered, or its failure is told
+	return list, err
+}
+
+func listInstruments(ctx context.Context, client transports.Client, address string) ([]workload.Instrument, error) {
+	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
+	defer cancel()
+	var response pb.ListInstrumentsResponse
+	call := transports.Call{Operation: transports.ListInstruments, Request: &pb.ListInstrumentsRequest{}, Response: &response}
+	if err := client.Do(ctx, &call); err != nil {
+		return nil, fmt.Errorf("which instruments %s offers: %w", address, err)
+	}
+	var list []workload.Instrument
+	for _, i := range response.Instruments {
+		if i.State == pb.InstrumentState_INSTRUMENT_STATE_OPEN && len(list) < maxInstruments {
+			list = append(list, workload.Instrument{Symbol: i.Symbol, ReferencePrice: i.ReferencePrice, MinNotional: i.MinNotional})
+		}
+	}
+	return list, nil
+}

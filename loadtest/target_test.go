@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tailgate/loadtest/host"
+	"tailgate/loadtest/report"
+	"tailgate/loadtest/runner"
+	"tailgate/transports/all"
+)
+
+// gateway starts one that is no part of a run, with one transport.
+func gateway(t *testing.T, transport string) *host.Process {
+	t.Helper()
+	t.Setenv(asMain, "1")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := host.Start(t.Context(), host.Options{
+		Command: []string{self, childCommand},
+		Task:    host.Task{Transport: transport, Keys: host.NewKeys(2), Sync: "os", MaxConnections: 32},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// TestTarget drives a gateway that is not the run's own, by its address and by a name. It shares this machine, so it is SUSPECT, with that
+// reason, and the connections that are really open are counted for a name too.
+func TestTarget(t *testing.T) {
+	gateway := gateway(t, name())
+	address := gateway.Address(name())
+	_, port, _ := strings.Cut(address, ":")
+	for _, target := range []string{address, address, "localhost:" + port} { // a later run's ids must not be an earlier one's again
+		p := loadtest(t, "--target", target, "--transport", name(), "--clients", "4", "--requests", "200", "--warmup", "10ms", "--key", gateway.Keys()[0], "--key="+gateway.Keys()[1])
+		p.want(t, exitOK)
+		r := p.run(t)
+		c := r.Cells[0]
+		if len(r.Cells) != 1 || c.OK != 200 || c.ServerUse != nil || r.Method.Target != target || r.Method.Accounts != 2 || r.Method.Pinned {
+			t.Errorf("%+v with %v", c, c.Notes)
+		}
+		if reasons := strings.Join(c.Reasons, "; "); c.Validity == runner.Valid || !strings.Contains(reasons, "not pinned: the gateway at "+target+" runs on this machine") || !strings.Contains(strings.Join(strings.Fields(p.stdout), " "), "gateway at "+target+"; not pinned.") {
+			t.Errorf("%s is %s because of %q:\n%s", target, c.Validity, reasons, p.stdout)
+		}
+		if open := c.Connections.Open; open == nil && !strings.Contains(strings.Join(c.Reasons, "; "), "could not be checked") || open != nil && *open != 4 {
+			t.Errorf("%s: connections %+v because of %v", target, c.Connections, c.Reasons)
+		}
+		text, err := os.ReadFile(filepath.Join(p.out, report.FileName))
+		for _, key := range gateway.Keys() {
+			if err != nil || bytes.Contains(text, []byte(key)) || strings.Contains(p.stdout+p.stderr, key) {
+				t.Errorf("a key stands in the results: %v", err)
+			}
+		}
+	}
+	// A size that this gateway's instruments do not allow ends the run before anything is measured.
+	p := loadtest(t, "matrix", "--target", address, "--key", gateway.Keys()[0], "--transports", name(), "--sizes", "64,20", "--clients", "1")
+	if _, err := os.Stat(p.out); p.status != exitUsage || !strings.Contains(p.stderr, "--sizes: size 20: the smallest order has 32 bytes") || err == nil {
+		t.Errorf("status %d, %q, results: %v; want 2, the size and no results", p.status, p.stderr, err)
+	}
+}
+
+// TestWrongTargets: a target that is not what was asked for is told with where, what and what to do, once, and nothing is measured.
+func TestWrongTargets(t *testing.T) {
+	addresses, keys := map[string]string{}, map[string]string{}
+	for _, transport := range all.Names() {
+		p := gateway(t, transport)
+		addresses[transport], keys[transport] = p.Address(transport), p.Keys()[0]
+	}
+	type attempt struct {
+		address string
+		args    []string
+		say     []string
+	}
+	attempts := []attempt{
+		{"127.0.0.1:1", []string{"--transports", name()}, []string{"refused", "nobody listens there", "--target", name() + " "}},
+		{"no.such.host.invalid:7001", []string{"--transports", name()}, []string{"no.such.host.invalid", "check the host in --target"}},
+	}
+	for _, transport := range all.Names() {
+		attempts = append(attempts,
+			attempt{addresses[transport], []string{"--transports", transport}, []string{"UNAUTHENTICATED", "give an account's key with --key"}},
+			attempt{addresses[transport], []string{"--transports", transport, "--key", "wrong"}, []string{"UNAUTHENTICATED", "check --key"}},
+			attempt{addresses[transport], []string{"--transports", transport, "--key", keys[transport], "--tls", "--tls-insecure"}, []string{"does this port speak TLS?", "leave out --tls"}},
+		)
+		for _, other := range all.Names() {
+			if other != transport {
+				attempts = append(attempts, attempt{addresses[other], []string{"--transports", transport, "--key", keys[other]}, []string{"does this port speak " + transport + "?", other + " ", "--tls"}})
+			}
+		}
+	}
+	for _, a := range attempts {
+		p := loadtest(t, append([]string{"matrix", "--target", a.address, "--sizes", "64", "--clients", "1,2"}, a.args...)...)
+		for _, want := range append(a.say, a.address) {
+			if p.status != exitFailure || !strings.Contains(p.stderr, want) {
+				t.Errorf("%s %v: status %d, %q; want 1 and %q", a.address, a.args, p.status, p.stderr, want)
+			}
+		}
+		if n := strings.Count(p.stderr, "loadtest: "); n != 2 { // why, and what it comes to
+			t.Errorf("%s %v: said %d times: %s", a.address, a.args, n, p.stderr)
+		}
+		r := p.run(t)
+		if len(r.Cells) != 2 {
+			t.Errorf("%s %v: %d cells, want both as not measured", a.address, a.args, len(r.Cells))
+		}
+		for _, c := range r.Cells {
+			if c.Validity != runner.Invalid || c.Client != nil || !strings.HasPrefix(strings.Join(c.Reasons, ""), "not measured: ") {
+				t.Errorf("%s %v: %s %v", a.address, a.args, c.Validity, c.Reasons)
+			}
+		}
+	}
+}
