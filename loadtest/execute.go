@@ -60,7 +60,11 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 			rc.Fail(err)
 		case err != nil:
 			rc.Fail(err)
-			fmt.Fprintf(stderr, "loadtest: %s, %s x %d: %v\n", c.spec, report.SizeText(c.size), c.clients, err)
+			advice := ""
+			if p.options.Target != "" {
+				advice = p.advice(err)
+			}
+			fmt.Fprintf(stderr, "loadtest: %s, %s x %d: %v%s\n", c.spec, report.SizeText(c.size), c.clients, err, advice)
 		}
 		measured[index] = &rc
 		result.Cells = compact(measured)

@@ -77,16 +77,20 @@ func loadtest(t *testing.T, args ...string) *process {
 
 func (p *process) run(t *testing.T) report.Run {
 	t.Helper()
-	r, err := report.Read(filepath.Join(p.out, report.FileName))
+	text, err := os.ReadFile(filepath.Join(p.out, report.FileName))
 	if err != nil {
 		t.Fatalf("%v; it said: %s", err, p.stderr)
+	}
+	var r report.Run
+	if err := json.Unmarshal(text, &r); err != nil || r.Schema != report.Schema {
+		t.Fatalf("schema %q: %v", r.Schema, err)
 	}
 	return r
 }
 
-// want checks the exit status and, whatever the measurement is worth, the accounts of every cell. A machine whose hypervisor takes its cores
-// makes a measurement INVALID, which is no fault of what is tested: then the status alone is not held against it, want says so and returns
-// false, and the test goes on with what does not depend on timing.
+// want checks the exit status and, whatever the measurement is worth, the accounts of every cell. A machine whose cores are taken, by the
+// hypervisor or a neighbour, makes a measurement INVALID, which is no fault of what is tested: then the status alone is not held
+// against it, want says so and returns false, and the test goes on with what does not depend on timing.
 func (p *process) want(t *testing.T, status int) (judged bool) {
 	t.Helper()
 	spoiled := false
@@ -98,20 +102,16 @@ func (p *process) want(t *testing.T, status int) (judged bool) {
 		if c.Validity != runner.Valid && len(c.Reasons) == 0 {
 			t.Errorf("%s, %d x %d: %s without a reason", c.Spec, c.Size, c.Clients, c.Validity)
 		}
-		if c.Validity == runner.Invalid && strings.HasPrefix(c.Reasons[0], "the hypervisor") {
-			spoiled = true // reasons stand with the worst first, and each further one of INVALID is looked for here
-			for _, reason := range c.Reasons[1:] {
-				if strings.Contains(reason, "accounted for") || strings.Contains(reason, "wrong") || strings.Contains(reason, "connections were open") {
-					t.Errorf("INVALID: %v", c.Reasons)
-				}
-			}
+		// The reasons for INVALID stand first and these two last among them, so where one of them leads there is none that is our fault.
+		if c.Validity == runner.Invalid {
+			spoiled = spoiled || strings.HasPrefix(c.Reasons[0], "the hypervisor") || strings.HasPrefix(c.Reasons[0], "the tester's own lag")
 		}
 	}
 	if p.status == status {
 		return true
 	}
 	if p.status == exitInvalid && spoiled {
-		t.Log("the hypervisor takes this machine's cores: the exit status is not looked at, all else is")
+		t.Log("this machine's cores are taken: the exit status is not looked at, all else is")
 		return false
 	}
 	t.Fatalf("exit status %d, want %d\n%s%s", p.status, status, p.stdout, p.stderr)
@@ -368,7 +368,7 @@ func TestSLOStatus(t *testing.T) {
 				t.Errorf("the table does not say where the results are:\n%s", p.stdout)
 			}
 			if judged = judged && run.Cells[0].Validity != runner.Invalid; !judged {
-				return // what it says is about the hypervisor then
+				return // what it says is about the machine then
 			}
 			if !strings.Contains(p.stderr, c.say) || c.say == "" && p.stderr != "" {
 				t.Errorf("it said %q, want %q", p.stderr, c.say)

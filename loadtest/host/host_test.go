@@ -201,10 +201,6 @@ func TestBookOfTheRealEngineStaysBounded(t *testing.T) {
 	if err := client.Do(t.Context(), &transports.Call{Operation: transports.ListInstruments, Request: &pb.ListInstrumentsRequest{}, Response: &instruments}); err != nil {
 		t.Fatal(err)
 	}
-	flow, err := workload.New(workload.Config{Prefix: "abcdef", Size: 64, Clients: 20, Instruments: []workload.Instrument{{Symbol: "ACME", ReferencePrice: 10_000}}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var rests uint64
 	for _, i := range instruments.Instruments {
 		var book pb.GetBookResponse
@@ -218,7 +214,8 @@ func TestBookOfTheRealEngineStaysBounded(t *testing.T) {
 			rests += level.Quantity
 		}
 	}
-	if bound := 2 * 20 * flow.MaxSurplus(); rests > bound {
+	const surplus = workload.BlockOrders / 2 * workload.QuantitySpread // of one client; the instruments' least quantity is 1
+	if bound := uint64(2 * 20 * surplus); rests > bound {
 		t.Errorf("%d lots rest after 6,000 orders of 20 clients, the bound is %d", rests, bound)
 	}
 }

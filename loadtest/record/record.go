@@ -27,11 +27,6 @@ const (
 // Answered reports whether a request with this fate has a latency.
 func (f Fate) Answered() bool { return f <= Rejected }
 
-// String is the name in run.json.
-func (f Fate) String() string {
-	return [fates]string{"ok", "rejected", "refused", "timed_out", "errors", "unsent"}[f]
-}
-
 // Fates lists them in the order of the accounts.
 var Fates = [fates]Fate{OK, Rejected, Refused, TimedOut, Errors, Unsent}
 

@@ -360,22 +360,6 @@ func (r *Run) Write(folder string) (string, error) {
 	return path, nil
 }
 
-// Read is the inverse of Write.
-func Read(path string) (Run, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return Run{}, fmt.Errorf("report: %w", err)
-	}
-	var r Run
-	if err := json.Unmarshal(text, &r); err != nil {
-		return Run{}, fmt.Errorf("report: %s: %w", path, err)
-	}
-	if r.Schema != Schema {
-		return Run{}, fmt.Errorf("report: %s has the schema %q, not %q", path, r.Schema, Schema)
-	}
-	return r, nil
-}
-
 // round keeps a figure to three significant digits, for people.
 func round(v float64) float64 {
 	if v == 0 {

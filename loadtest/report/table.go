@@ -28,6 +28,7 @@ func Table(w io.Writer, r Run) error {
 		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.Clients, b.Clients))
 	})
 	t.heading()
+	t.terms()
 	t.groups()
 	t.lost()
 	t.validity()

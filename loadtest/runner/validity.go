@@ -75,8 +75,8 @@ func (j *judge) between(share, suspect, invalid float64, format string, args ...
 // Judge says what speaks against the outcome of a cell.
 func Judge(cell Cell, out Outcome) Validity {
 	var j judge
-	j.load(cell, out)
 	j.connections(out)
+	j.load(cell, out)
 	j.machine(cell, out)
 	j.tester(out)
 	switch {
@@ -132,6 +132,8 @@ func (j *judge) connections(out Outcome) {
 	switch {
 	case c.Open < 0:
 		j.say(&j.suspect, "how many of %d connections were open at the end could not be checked: %s", c.Asked, c.Unknown)
+	case c.Open == 0:
+		j.say(&j.invalid, "none of %d connections was open at the end: the gateway has ended or closed them, see its log", c.Asked)
 	case c.Open < c.Asked:
 		j.say(&j.invalid, "%d of %d connections were open at the end", c.Open, c.Asked)
 	}

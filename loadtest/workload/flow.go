@@ -126,13 +126,3 @@ func (f *Flow) template(instrument int) *pb.SubmitOrderRequest {
 	}
 	return m
 }
-
-// MaxSurplus is the most lots by which one client's resting orders of one side can outweigh the other's, within a block. Over a whole run the
-// book holds at most twice this for each client, see the package comment.
-func (f *Flow) MaxSurplus() uint64 {
-	var most uint64
-	for _, least := range f.least {
-		most = max(most, least+QuantitySpread-1)
-	}
-	return most * BlockOrders / 2
-}

@@ -210,7 +210,8 @@ func TestBookStaysBounded(t *testing.T) {
 	}
 	var bids, asks int64 // lots that rest; every bid is at or above every ask's price, so an arriving order meets all of the other side
 	var bought, sold, immediate int64
-	bound := 2 * clients * int64(flow.MaxSurplus())
+	const surplus = workload.BlockOrders / 2 * workload.QuantitySpread // of one client within a block; the least quantity is 1
+	bound := int64(2 * clients * surplus)
 	for range rounds {
 		for _, s := range sources {
 			m := nextSubmit(t, s)
