@@ -11,8 +11,11 @@ import (
 	"math"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"tailgate/transports"
 )
@@ -104,11 +107,15 @@ type Book struct {
 // Duration is a time.Duration that YAML writes as text ("1.5s").
 type Duration time.Duration
 
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *Duration) UnmarshalText(text []byte) error {
-	v, err := time.ParseDuration(string(text))
+// UnmarshalYAML implements yaml.Unmarshaler. Its error is of the kind that the decoder collects, so that it names the line and other
+// mistakes are named beside it.
+func (d *Duration) UnmarshalYAML(node *yaml.Node) error {
+	v, err := time.ParseDuration(node.Value)
+	if err != nil {
+		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %q is no time such as 1.5s, 250ms or 10m", node.Line, node.Value)}}
+	}
 	*d = Duration(v)
-	return err
+	return nil
 }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -203,16 +210,24 @@ func (v *validator) journal(j *Journal) {
 }
 
 func (v *validator) listeners(c *Config) {
-	for name, l := range c.Listeners {
+	addresses := make(map[string]string)
+	for _, name := range slices.Sorted(maps.Keys(c.Listeners)) {
+		l := c.Listeners[name]
 		field := "listeners." + name
 		if l.Disabled {
 			continue
 		}
-		host, _, err := net.SplitHostPort(l.Address)
+		host, port, err := net.SplitHostPort(l.Address)
 		if err != nil {
 			v.fail(field+".address", "is %q, needed is host:port: %v", l.Address, err)
 			continue
 		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil {
+			v.fail(field+".address", "is %q, the port must be a number from 0 (any free one) to 65535", l.Address)
+		} else if other, taken := addresses[l.Address]; taken && n != 0 {
+			v.fail(field+".address", "%s is the address of listener %s already", l.Address, other)
+		}
+		addresses[l.Address] = name
 		if !c.Insecure && !isLoopback(host) {
 			if c.TLS.Certificate == "" {
 				v.fail(field+".address", "%q is beyond loopback and there is no TLS: set tls, or insecure: true to send orders and keys in plain text", l.Address)

@@ -34,7 +34,8 @@ func TestDefaultIsValidAndComesBackFromYAML(t *testing.T) {
 func TestWrongFilesNameTheLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"limits:\n  max_quantty: 5\n":    "line 2: field max_quantty not found",
-		"grace: soon\n":                  "time: invalid duration",
+		"ids: {max: x}\ngrace: soon\n":   "line 2: \"soon\" is no time",
+		"grace: 5\n":                     "line 1: \"5\" is no time",
 		"ids:\n  max: many\n":            "line 2: cannot unmarshal",
 		"insecure: true\n---\ngrace: 1s": "more than one YAML document",
 		"ids: [":                         "yaml:",
@@ -76,6 +77,8 @@ func TestValidateNamesFieldAndWhatIsAllowed(t *testing.T) {
 		{func(c *Config) { c.Journal.Dir = "" }, "journal.dir: is empty"},
 		{func(c *Config) { c.Journal.SegmentBytes = 5 }, "journal.segment_bytes: is 5, allowed are 131072 to"},
 		{func(c *Config) { c.Listeners["grpc"] = Listener{Address: "here"} }, "listeners.grpc.address"},
+		{func(c *Config) { c.Listeners["grpc"] = Listener{Address: "127.0.0.1:70000"} }, "from 0 (any free one) to 65535"},
+		{func(c *Config) { c.Listeners["grpc"] = c.Listeners["tcp"] }, "is the address of listener grpc already"},
 		{func(c *Config) { c.Listeners["grpc"] = Listener{Address: "0.0.0.0:1"} }, "there is no TLS"},
 		{func(c *Config) { c.Listeners["grpc"] = Listener{Address: ":1"} }, "there are no keys"},
 		{func(c *Config) { c.Connections.Max = 0 }, "connections.max: is 0, allowed are 1 to"},

@@ -46,17 +46,21 @@ func (s *session) listOrders(request *pb.ListOrdersRequest, response *pb.ListOrd
 	if token := request.GetPageToken(); token != "" {
 		number, err := strconv.ParseUint(token, 36, 32)
 		if err != nil || number == 0 || len(token) > maxTokenSize {
-			return transports.Malformed("page_token", "is not a next_page_token of a page before")
+			return badToken()
 		}
 		after = uint32(number)
 	}
 	p, _ := pages.Get().(*page)
 	defer pages.Put(p)
 	var next uint32
+	var ok bool
 	open := request.GetState() != pb.ListOrdersState_LIST_ORDERS_STATE_ALL
 	s.gateway.sequencer.Read(func(state *orders.State, _ uint64) {
-		p.orders, next = state.List(s.account, open, after, n, p.orders[:0])
+		p.orders, next, ok = state.List(s.account, open, after, n, p.orders[:0])
 	})
+	if !ok {
+		return badToken()
+	}
 	response.Orders = make([]*pb.Order, len(p.orders))
 	for i := range p.orders {
 		response.Orders[i] = orderMessage(&p.orders[i])
@@ -66,6 +70,10 @@ func (s *session) listOrders(request *pb.ListOrdersRequest, response *pb.ListOrd
 		response.NextPageToken = strconv.FormatUint(uint64(next), 36)
 	}
 	return nil
+}
+
+func badToken() error {
+	return transports.Malformed("page_token", "is not a next_page_token of a page before")
 }
 
 // levels is the room that one GetBook needs under the lock.

@@ -17,7 +17,7 @@ func contents(s *State, accounts int) []string {
 		for _, open := range []bool{false, true} {
 			for after := uint32(0); ; {
 				var page []Order
-				page, after = s.List(uint32(account), open, after, 7, nil)
+				page, after, _ = s.List(uint32(account), open, after, 7, nil)
 				for _, o := range page {
 					lines = append(lines, fmt.Sprintf("%d %v %+v", account, open, o))
 				}
@@ -144,13 +144,13 @@ func TestPagesGoOnFromAnOrderThatHasEnded(t *testing.T) {
 	for i := range 6 {
 		r.do(limit(0, fmt.Sprint("o", i), matching.Buy, 1, 100))
 	}
-	page, next := r.state.List(0, true, 0, 2, nil)
+	page, next, _ := r.state.List(0, true, 0, 2, nil)
 	if len(page) != 2 || next == 0 {
 		t.Fatalf("first page has %d orders, next %d", len(page), next)
 	}
 	r.do(cancel(0, "", "o1"))
 	r.do(cancel(0, "", "o2"))
-	page, next = r.state.List(0, true, next, 10, nil)
+	page, next, _ = r.state.List(0, true, next, 10, nil)
 	var got []string
 	for _, o := range page {
 		got = append(got, o.ClientOrderID.String())
@@ -158,7 +158,7 @@ func TestPagesGoOnFromAnOrderThatHasEnded(t *testing.T) {
 	if want := []string{"o3", "o4", "o5"}; !slices.Equal(got, want) || next != 0 {
 		t.Errorf("second page is %v (next %d), want %v", got, next, want)
 	}
-	if page, next = r.state.List(0, false, 77, 10, nil); len(page) != 0 || next != 0 {
+	if page, _, ok := r.state.List(0, false, 77, 10, nil); ok || len(page) != 0 {
 		t.Errorf("a cursor that nobody gave returned %d orders", len(page))
 	}
 }

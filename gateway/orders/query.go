@@ -57,8 +57,8 @@ const maxSteps = 2048
 
 // List appends at most n of an account's orders to page, in the order of their entry, the open ones or all. after is the
 // cursor of the page before, 0 for the first; next is the cursor of the next page, 0 when there is none. A page may be
-// shorter than n, even empty, before the last one.
-func (s *State) List(account uint32, open bool, after uint32, n int, page []Order) (orders []Order, next uint32) {
+// shorter than n, even empty, before the last one. ok is false for a cursor that this account was never given.
+func (s *State) List(account uint32, open bool, after uint32, n int, page []Order) (orders []Order, next uint32, ok bool) {
 	a := &s.accounts[account]
 	link := a.first
 	if open {
@@ -66,14 +66,14 @@ func (s *State) List(account uint32, open bool, after uint32, n int, page []Orde
 	}
 	if after > 0 {
 		if after > s.orders.length || s.orders.at(after-1).account != account {
-			return page, 0 // not a cursor of this account's
+			return page, 0, false
 		}
 		link = s.following(after, open)
 	}
 	last := after
 	for steps := 0; link > 0; steps++ {
 		if n == 0 || steps == maxSteps {
-			return page, last
+			return page, last, true
 		}
 		last = link
 		if o := s.orders.at(link - 1); !open || o.now.leaves > 0 {
@@ -82,7 +82,7 @@ func (s *State) List(account uint32, open bool, after uint32, n int, page []Orde
 		}
 		link = s.following(link, open)
 	}
-	return page, 0
+	return page, 0, true
 }
 
 func (s *State) following(link uint32, open bool) uint32 {

@@ -91,7 +91,7 @@ func TestLogOrderIsStateOrder(t *testing.T) {
 	symbol, _ := orders.ParseSymbol("ACME")
 	show := func(s *Sequencer) (text string) {
 		s.Read(func(state *orders.State, last uint64) {
-			page, _ := state.List(0, false, 0, 2000, nil)
+			page, _, _ := state.List(0, false, 0, 2000, nil)
 			bids, asks, price, _ := state.Book(symbol, 100, nil, nil)
 			text = fmt.Sprint(last, page, bids, asks, price)
 		})

@@ -247,8 +247,9 @@ func (c *conn) why(err error) []byte {
 	case errors.Is(err, io.EOF) && partial == 0:
 		return nil
 	case errors.Is(err, io.EOF):
-		c.log.Warn("tcp: connection closed", "reason", "it ended within a frame", "bytes", partial)
-		return nil
+		fault := transports.Malformed("", "the connection ended within a frame, after %d bytes of it", partial)
+		c.log.Warn("tcp: connection closed", "reason", fault.Message)
+		return errorFrame(fault, 0) // its client may have closed only its own direction
 	default:
 		c.log.Warn("tcp: connection closed", "reason", err, "bytes", partial)
 		return nil

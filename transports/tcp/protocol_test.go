@@ -1,6 +1,7 @@
 package tcp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -458,5 +459,19 @@ func TestErrorOfAClientIsLogged(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "REASON_INTERNAL: hello") {
 		t.Errorf("logged: %s", log)
+	}
+}
+
+// TestEndWithinAFrameIsTold: a client that closes its own direction in mid-frame can still read, so it hears what was wrong.
+func TestEndWithinAFrameIsTold(t *testing.T) {
+	t.Parallel()
+	p := greet(t, listen(t, &gateway{}, transports.ListenConfig{}), wire.FeatureCredit)
+	p.send(p.order("half", 100)[:50])
+	if err := p.conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	h, payload := p.read()
+	if h.Type != wire.Error || !bytes.Contains(payload, []byte("ended within a frame, after 50 bytes")) {
+		t.Errorf("got %v: %q", h.Type, payload)
 	}
 }
