@@ -39,8 +39,8 @@ const (
 // options are the flags that change the configuration. All commands take them.
 type options struct {
 	Config     string            `help:"Read this YAML file; unknown keys are errors. 'gateway config print' shows one." env:"TAILGATE_CONFIG" placeholder:"FILE"`
-	Data       string            `help:"Folder of the journal (default ./data)." env:"TAILGATE_DATA" placeholder:"DIR"`
-	Sync       string            `help:"When an order is acked: off (no promise), os (outlives the process, default), always (outlives a power cut)." env:"TAILGATE_SYNC" placeholder:"MODE"`
+	Data       *string           `help:"Folder of the journal (default ./data)." env:"TAILGATE_DATA" placeholder:"DIR"`
+	Sync       *string           `help:"When an order is acked: off (no promise), os (outlives the process, default), always (outlives a power cut)." env:"TAILGATE_SYNC" placeholder:"MODE"`
 	Listen     map[string]string `help:"Where a transport listens, repeatable: --listen tcp=127.0.0.1:7001, port 0 for a free one, --listen rest=off to switch one off." env:"TAILGATE_LISTEN" placeholder:"NAME=ADDRESS" mapsep:","`
 	Congestion string            `help:"TCP congestion control of accepted connections, e.g. cubic (default: the system's)." env:"TAILGATE_CONGESTION" placeholder:"NAME"`
 	Insecure   bool              `help:"Allow listening beyond loopback without TLS or keys." env:"TAILGATE_INSECURE"`
@@ -93,7 +93,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	conf, err := c.options.load()
 	if err == nil {
-		err = conf.Validate()
+		err = server.Check(conf)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "gateway: configuration:\n  %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
@@ -132,11 +132,11 @@ func (o *options) load() (config.Config, error) {
 			return c, err
 		}
 	}
-	if o.Data != "" {
-		c.Journal.Dir = o.Data
+	if o.Data != nil { // given as "" it is refused as an empty name, not ignored
+		c.Journal.Dir = *o.Data
 	}
-	if o.Sync != "" {
-		c.Journal.Sync = o.Sync
+	if o.Sync != nil {
+		c.Journal.Sync = *o.Sync
 	}
 	if o.Congestion != "" {
 		c.Connections.CongestionControl = o.Congestion
@@ -203,16 +203,6 @@ func advice(err error, dir string) string {
 	default:
 		return ""
 	}
-}
-
-// newLogger writes text to a terminal and JSON elsewhere.
-func newLogger(w io.Writer) *slog.Logger {
-	if f, ok := w.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			return slog.New(slog.NewTextHandler(w, nil))
-		}
-	}
-	return slog.New(slog.NewJSONHandler(w, nil))
 }
 
 // version is what the build recorded.

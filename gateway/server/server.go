@@ -62,6 +62,9 @@ type Server struct {
 // Start is Open, and then listens on every enabled transport, of which there must be one. On an error nothing is left running. The
 // context bounds the start only. logger may be nil.
 func Start(ctx context.Context, c Config, logger *slog.Logger) (*Server, error) {
+	if err := Check(c); err != nil {
+		return nil, err
+	}
 	s, err := Open(ctx, c, logger)
 	if err != nil {
 		return nil, err
@@ -73,6 +76,21 @@ func Start(ctx context.Context, c Config, logger *slog.Logger) (*Server, error) 
 		return nil, err
 	}
 	return s, nil
+}
+
+// Check says everything about a configuration that can be said without opening the journal or a socket: values, certificates, and
+// that there is a transport to listen on.
+func Check(c Config) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	for _, t := range all.All() {
+		if l, ok := c.Listeners[t.Name]; ok && !l.Disabled {
+			_, err := loadTLS(c.TLS)
+			return err
+		}
+	}
+	return errors.New("no transport is enabled, so nobody could reach the gateway")
 }
 
 // Open validates the configuration, opens the journal and replays it: a gateway without listeners, reached through Gateway. A
@@ -258,9 +276,6 @@ func (s *Server) listen(ctx context.Context) error {
 		}
 		s.servers[t.Name] = server
 		s.logger.Info("listening", "transport", t.Name, "address", server.Addr().String(), "tls", tlsConfig != nil)
-	}
-	if len(s.servers) == 0 {
-		return errors.New("no transport is enabled, so nobody could reach the gateway")
 	}
 	return nil
 }
