@@ -56,7 +56,7 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 		switch {
 		case err != nil && ctx.Err() != nil:
 			continue // it had not begun
-		case err != nil && err == unreachable: // said once, not for every cell
+		case err != nil && unreachable != nil: // said once, not for every cell
 			rc.Fail(err)
 		case err != nil:
 			rc.Fail(err)

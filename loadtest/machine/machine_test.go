@@ -159,7 +159,7 @@ func TestPlanFor(t *testing.T) {
 
 // TestResolve: names and addresses of this machine are known as its own, others are not, and nonsense is an error.
 func TestResolve(t *testing.T) {
-	for address, want := range map[string]bool{"127.0.0.1:7001": true, "127.9.9.9:7001": true, "[::1]:7001": true, "[::ffff:127.0.0.1]:7001": true, "localhost:7001": true, "192.0.2.1:7001": false, "[2001:db8::1]:7001": false} {
+	for address, want := range map[string]bool{"127.0.0.1:7001": true, "127.9.9.9:7001": true, "[::1]:7001": true, "[::ffff:127.0.0.1]:7001": true, "localhost:7001": true, "203.0.113.77:7001": false, "[2001:db8::1]:7001": false} {
 		list, own, err := machine.Resolve(t.Context(), address)
 		if err != nil || own != want || len(list) == 0 {
 			t.Errorf("%s: %v, own: %t, %v; want own: %t", address, list, own, err, want)

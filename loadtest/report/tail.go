@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tailgate/loadtest/runner"
@@ -10,8 +11,7 @@ import (
 // tail compares the tails of the transports in the heaviest cell in which at least two have a known p99. The lowest p99 wins: P99/P50 stands
 // beside it, since a transport that is slow throughout has a small ratio and a long tail. Whoever has no p99 there is named.
 func (t *table) tail() {
-	for i := len(t.cells) - 1; i >= 0; i-- {
-		last := t.cells[i]
+	for _, last := range slices.Backward(t.cells) {
 		var best, worst *Cell
 		known, without := 0, []string{}
 		for j := range t.cells {
