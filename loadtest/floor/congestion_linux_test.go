@@ -38,7 +38,7 @@ func TestCongestion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range strings.FieldsSeq(string(allowed)) {
+	for name := range strings.FieldsSeq(string(allowed)) {
 		listener, err := Listen(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
