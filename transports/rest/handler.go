@@ -66,6 +66,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if err := h.serve(w, r); err != nil {
+		if h.draining.Load() {
+			w.Header()["Connection"] = closing
+		}
 		writeProblem(w, err)
 	}
 }
@@ -172,12 +175,18 @@ func (h *handler) exchange(w http.ResponseWriter, r *http.Request, route *route,
 	if r.Method == http.MethodGet {
 		header["Cache-Control"] = noStore
 	}
+	if h.draining.Load() {
+		header["Connection"] = closing // the peer must not use it again, see server.Shutdown
+	}
 	w.Write(job.answer) //nolint:errcheck // a peer that left asks again with the same id
 	return nil
 }
 
-// noStore keeps answers about orders out of every cache.
-var noStore = []string{"no-store"}
+// noStore keeps answers about orders out of every cache; closing ends a connection with its answer. Never changed.
+var (
+	noStore = []string{"no-store"}
+	closing = []string{"close"}
+)
 
 // readRequest reads and decodes a body, and returns its encoding.
 func (h *handler) readRequest(r *http.Request, job *work) (*encoding, error) {

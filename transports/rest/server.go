@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"time"
 
 	"tailgate/transports"
 	"tailgate/transports/internal/guard"
@@ -25,6 +26,8 @@ type server struct {
 	handler  *handler
 	listener *guard.Listener
 	http     *http.Server
+	peers    peers
+	grace    time.Duration
 	served   chan struct{} // closed when Serve has returned
 }
 
@@ -33,6 +36,11 @@ func listen(ctx context.Context, gateway transports.Gateway, config transports.L
 	if err != nil {
 		return nil, fmt.Errorf("rest: listen at %s: %w", config.Address, err)
 	}
+	return serve(inner, gateway, config), nil
+}
+
+// serve starts a server that accepts from inner, which belongs to it from then on.
+func serve(inner net.Listener, gateway transports.Gateway, config transports.ListenConfig) *server {
 	limits := config.Limits.WithDefaults()
 	h := newHandler(gateway, limits, config.Logger)
 	s := &server{
@@ -55,22 +63,24 @@ func listen(ctx context.Context, gateway transports.Gateway, config transports.L
 				return context.WithValue(ctx, connKey{}, guard.Of(c.RemoteAddr()))
 			},
 		},
+		grace:  grace,
 		served: make(chan struct{}),
 	}
+	s.http.ConnState = s.peers.change
 	s.http.Protocols.SetHTTP1(true)
-	serve := s.http.Serve
+	accept := s.http.Serve
 	if config.TLS != nil {
 		s.http.TLSConfig = config.TLS.Clone()
 		s.http.TLSConfig.NextProtos = []string{"http/1.1"}
-		serve = func(l net.Listener) error { return s.http.Serve(tls.NewListener(l, s.http.TLSConfig)) }
+		accept = func(l net.Listener) error { return s.http.Serve(tls.NewListener(l, s.http.TLSConfig)) }
 	}
 	go func() {
 		defer close(s.served)
-		if err := serve(s.listener); err != nil && !errors.Is(err, http.ErrServerClosed) && !h.draining.Load() {
+		if err := accept(s.listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) { // Shutdown closes it
 			h.logger.Error("the listener failed; nothing new is accepted", "address", inner.Addr().String(), "error", err)
 		}
 	}()
-	return s, nil
+	return s
 }
 
 // connKey finds the *guard.Conn in a request's context.
@@ -79,13 +89,20 @@ type connKey struct{}
 // Addr implements transports.Server.
 func (s *server) Addr() net.Addr { return s.listener.Addr() }
 
-// Shutdown implements transports.Server. Requests accepted are answered, with Connection: close; requests that come later on an open
-// connection are refused (DRAINING); idle connections are closed. A request that crosses with that close on the wire was not
-// read here, which its client cannot see: to the client it is in doubt.
+// Shutdown implements transports.Server. What was accepted is answered, and what comes later on a connection that carried a request within
+// the last grace is refused (DRAINING), both with Connection: close; for that such connections stay open for another grace,
+// unless the context ends. Those without a request yet, and those idle for longer, are closed at once. A request that crosses with a close
+// on the wire was not read here, which its client cannot see: to the client it is in doubt.
 func (s *server) Shutdown(ctx context.Context) error {
+	// First the listener: a client that is told Connection: close and dials again must find nobody, not a place in the backlog that
+	// is reset when its request is on the way.
+	s.listener.Close() //nolint:errcheck // nothing listens, either way
 	s.handler.draining.Store(true)
 	// A request marks its connection before it looks at draining: what is unmarked now has accepted nothing.
 	s.listener.Drain()
+	// Not net/http yet: from then on it drops, without an answer, what it is about to read.
+	s.peers.closeIdle(s.grace)
+	s.peers.wait(ctx, s.grace)
 	if err := s.http.Shutdown(ctx); err != nil {
 		s.http.Close() //nolint:errcheck // the listener is closed already
 		return err
