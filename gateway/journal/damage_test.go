@@ -3,6 +3,7 @@ package journal_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -211,7 +212,8 @@ func TestDamage(t *testing.T) {
 			}
 			damage := (*journal.DamageError)(nil)
 			if !errors.As(err, &damage) || damage.Offset != int64(starts[c.record]) || damage.LSN != uint64(c.record+1) ||
-				!strings.Contains(err.Error(), c.why) {
+				!strings.Contains(err.Error(), c.why) ||
+				!strings.HasSuffix(err.Error(), fmt.Sprintf("everything above (journal cut %d)", c.record+1)) {
 				t.Fatalf("%v", err)
 			}
 			// The operator gives up what cannot be read, and what stood above it.

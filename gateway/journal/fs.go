@@ -22,7 +22,8 @@ type FS interface {
 	List(dir string) ([]string, error)
 	// Create creates path for reading and writing; an existing file is emptied.
 	Create(path string) (File, error)
-	// Open opens an existing file, for writing too when write is set.
+	// Open opens an existing file, for writing too when write is set. What is no
+	// regular file is refused at once: a named pipe would hold its reader for good.
 	Open(path string, write bool) (File, error)
 	// Rename replaces newpath with oldpath, atomically.
 	Rename(oldpath, newpath string) error
@@ -89,7 +90,7 @@ func (osFS) List(dir string) ([]string, error) {
 }
 
 func (osFS) Create(path string) (File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o640)
+	f, err := openRegular(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return nil, err
 	}
@@ -101,11 +102,28 @@ func (osFS) Open(path string, write bool) (File, error) {
 	if write {
 		flag = os.O_RDWR
 	}
-	f, err := os.OpenFile(path, flag, 0)
+	f, err := openRegular(path, flag)
 	if err != nil {
 		return nil, err
 	}
 	return osFile{f}, nil
+}
+
+// openRegular opens path, or says what stands there instead of a regular file.
+// Without O_NONBLOCK the open of a named pipe waits for its other end.
+func openRegular(path string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(path, flag|unix.O_NONBLOCK, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file (mode %v): move it away", path, info.Mode())
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 func (osFS) Rename(oldpath, newpath string) error { return os.Rename(oldpath, newpath) }
@@ -121,7 +139,7 @@ func (osFS) SyncDir(dir string) error {
 }
 
 func (osFS) Lock(path string) (io.Closer, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o640)
+	f, err := openRegular(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}

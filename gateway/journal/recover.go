@@ -65,8 +65,8 @@ type DamageError struct {
 
 func (e *DamageError) Error() string {
 	return fmt.Sprintf("%v: %s at byte %d, where LSN %d should begin: %s; this is not the torn tail of a crash, because %s. "+
-		"Restore the folder from a copy, or give up LSN %d and everything above with Cut",
-		ErrDamaged, e.File, e.Offset, e.LSN, e.Found, e.Why, e.LSN)
+		"Restore the folder from a copy, or give up LSN %d and everything above (journal cut %d)",
+		ErrDamaged, e.File, e.Offset, e.LSN, e.Found, e.Why, e.LSN, e.LSN)
 }
 
 // Unwrap returns ErrDamaged.
