@@ -20,8 +20,7 @@ func verifyJournal(dir string, stdout, stderr io.Writer) int {
 	report, err := journal.Verify(dir, nil, nil)
 	if err != nil {
 		fmt.Fprintf(stderr, "gateway: journal %s: %v\n", dir, err)
-		var damage *journal.DamageError
-		if errors.As(err, &damage) {
+		if damage, ok := errors.AsType[*journal.DamageError](err); ok {
 			fmt.Fprintf(stderr, "'gateway journal cut --data %s %d' gives up that record and all behind it.\n", dir, damage.LSN)
 		}
 		return exitFailure

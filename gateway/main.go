@@ -175,7 +175,7 @@ func serve(c config.Config, logger *slog.Logger, stderr io.Writer) int {
 	stopFirst()
 	second, stopSecond := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stopSecond()
-	logger.Info("stopping", "grace", time.Duration(c.Grace))
+	logger.Info("stopping", "grace", time.Duration(c.Grace).String())
 
 	ctx, cancel := context.WithTimeout(second, time.Duration(c.Grace))
 	defer cancel()

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,10 +68,7 @@ func TestFlowChecks(t *testing.T) {
 		}, "has no line in the report format"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			dir, files := t.TempDir(), map[string]string{}
-			for suffix, text := range good {
-				files[suffix] = text
-			}
+			dir, files := t.TempDir(), maps.Clone(good)
 			test.spoil(files)
 			for suffix, text := range files {
 				write(t, filepath.Join(dir, "case"+suffix), text)

@@ -58,8 +58,9 @@ func (x *index) hash(k *key) uint64 {
 func (x *index) find(hash uint64, same func(record uint32) bool) (record uint32, ok bool) {
 	slots := x.segments[hash>>(64-segmentBits)].slots
 	mask := uint32(len(slots) - 1)
-	for i := uint32(hash) & mask; slots[i].record != 0; i = (i + 1) & mask {
-		if slots[i].tag == uint32(hash) && same(slots[i].record-1) {
+	tag := uint32(hash)
+	for i := tag & mask; slots[i].record != 0; i = (i + 1) & mask {
+		if slots[i].tag == tag && same(slots[i].record-1) {
 			return slots[i].record - 1, true
 		}
 	}

@@ -136,7 +136,7 @@ func (s *Sequencer) logFault(err error) *transports.Fault {
 }
 
 func idsFullFault(err error) *transports.Fault {
-	f := transports.Refuse(pb.Reason_REASON_ID_TABLE_FULL, "%v; raise ids.max, or wait for the end of the day", err)
+	f := transports.Refuse(pb.Reason_REASON_ID_TABLE_FULL, "%v; raise ids.max, or begin with an empty journal folder", err)
 	f.Err = err
 	return f
 }

@@ -26,12 +26,16 @@ import (
 	"tailgate/transports/all"
 )
 
-// Config and its parts, for callers that may not know the rooms below.
+// The configuration and its parts, for callers that may not know the rooms below.
 type (
-	Config     = config.Config
-	Account    = config.Account
+	// Config is config.Config.
+	Config = config.Config
+	// Account is config.Account.
+	Account = config.Account
+	// Instrument is config.Instrument.
 	Instrument = config.Instrument
-	Listener   = config.Listener
+	// Listener is config.Listener.
+	Listener = config.Listener
 )
 
 // DefaultConfig is config.Default with every transport on loopback and its own port.
@@ -144,7 +148,7 @@ func (s *Server) open(ctx context.Context) error {
 	usage := orders.Usage{}
 	s.sequencer.Read(func(state *orders.State, _ uint64) { usage = state.Usage() })
 	s.logger.Info("journal replayed", "dir", c.Journal.Dir, "sync", c.Journal.Sync, "records", report.Records,
-		"orders", usage.OrderIDs, "open_orders", usage.OpenOrders, "took", time.Since(started))
+		"orders", usage.OrderIDs, "open_orders", usage.OpenOrders, "took", time.Since(started).String())
 	keys, err := s.define()
 	if err == nil {
 		s.gateway, err = entry.New(s.sequencer, keys, c.Insecure)
