@@ -310,10 +310,12 @@ func (c *client) keepAsking() (stop func()) {
 			}
 		}
 	})
-	return func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		await(c.rig.t, "the last call ends", over)
-	}
+	})
+	c.rig.t.Cleanup(stop) // where the case fails before it stops it
+	return stop
 }
 
 // await waits for a channel to close, and fails with the stacks of all goroutines when it does not.
