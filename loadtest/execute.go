@@ -39,6 +39,10 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 			fmt.Fprintln(stderr, "loadtest:", unreachable)
 		}
 	}
+	if err := report.Probe(p.options.Out); err != nil {
+		fmt.Fprintf(stderr, "loadtest: --out: %v; nothing was measured, name a folder that can be written\n", err)
+		return exitFailure
+	}
 	result := p.newRun(args)
 	live := newProgress(stderr)
 	measured := make([]*report.Cell, len(p.cells))
@@ -68,17 +72,16 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 		}
 		measured[index] = &rc
 		result.Cells = compact(measured)
-		if err := p.write(ctx, &result); err != nil {
-			fmt.Fprintln(stderr, "loadtest:", err)
-			return exitFailure
-		}
+		// Where it fails, what was measured is still here, and the disk may have room again at the end.
+		_ = p.write(ctx, &result)
 	}
-	if err := p.write(ctx, &result); err != nil {
-		fmt.Fprintln(stderr, "loadtest:", err)
+	notKept := p.write(ctx, &result)
+	if err := p.print(stdout, result, notKept == nil); err != nil {
+		fmt.Fprintln(stderr, "loadtest: standard output:", err)
 		return exitFailure
 	}
-	if err := p.print(stdout, result); err != nil {
-		fmt.Fprintln(stderr, "loadtest: standard output:", err)
+	if notKept != nil {
+		fmt.Fprintf(stderr, "loadtest: the results stand on the standard output alone: %v\n", notKept)
 		return exitFailure
 	}
 	status, why := p.status(result)
@@ -218,13 +221,14 @@ func (p *plan) write(ctx context.Context, r *report.Run) error {
 	return err
 }
 
-func (p *plan) print(stdout io.Writer, r report.Run) error {
+// print shows the run, and where its file is, unless it could not be kept.
+func (p *plan) print(stdout io.Writer, r report.Run, kept bool) error {
 	if p.options.Format == "json" {
 		encoder := json.NewEncoder(stdout)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(r)
 	}
-	if err := report.Table(stdout, r); err != nil {
+	if err := report.Table(stdout, r); err != nil || !kept {
 		return err
 	}
 	_, err := fmt.Fprintf(stdout, "Results: %s%c%s\n", strings.TrimRight(p.options.Out, string(os.PathSeparator)), os.PathSeparator, report.FileName)

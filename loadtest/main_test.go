@@ -46,7 +46,10 @@ func command(t *testing.T, args ...string) (cmd *exec.Cmd, p *process, stdout, s
 		t.Fatal(err)
 	}
 	p = &process{out: filepath.Join(t.TempDir(), "out"), tmp: t.TempDir()}
-	cmd = exec.Command(self, append(slices.Clone(args), "--out", p.out)...)
+	if !slices.Contains(args, "--out") {
+		args = append(slices.Clone(args), "--out", p.out)
+	}
+	cmd = exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), asMain+"=1", "TMPDIR="+p.tmp)
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = stdout, stderr

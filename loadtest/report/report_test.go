@@ -346,6 +346,36 @@ func TestWriteFails(t *testing.T) {
 	if _, err := run.Write(file); err == nil || !strings.Contains(err.Error(), "not-a-folder") {
 		t.Errorf("a file is taken for a folder: %v", err)
 	}
+	if err := report.Probe(file); err == nil || !strings.Contains(err.Error(), "not-a-folder") {
+		t.Errorf("probing takes a file for a folder: %v", err)
+	}
+	taken := t.TempDir()
+	if err := os.Mkdir(filepath.Join(taken, report.FileName), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.Write(taken); err == nil || report.Probe(taken) == nil {
+		t.Errorf("a folder is taken for the file: %v", err)
+	}
+	if left, err := os.ReadDir(taken); err != nil || len(left) != 1 {
+		t.Errorf("left in the folder: %v, %v", left, err)
+	}
+}
+
+// TestProbe makes the folder and leaves what is in it alone.
+func TestProbe(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "a", "b")
+	run := sample(t, "p99<10ms")
+	for range 2 {
+		if err := report.Probe(folder); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.Write(folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 1 || left[0].Name() != report.FileName {
+		t.Errorf("left in the folder: %v, %v", left, err)
+	}
 }
 
 // TestLatencyRefusesNonsense: a figure that is none is not read as zero.

@@ -335,6 +335,26 @@ func (r *Run) Finish() {
 // IsFloor tells a bare echo from a transport.
 func (c *Cell) IsFloor() bool { return c.Transport == floor.Name }
 
+// Probe creates the folder where it is missing and finds out whether run.json can be written there, so that a run ends before it has measured
+// anything rather than after. What an earlier run left in the folder stays as it is.
+func Probe(folder string) error {
+	path := filepath.Join(folder, FileName)
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		return fmt.Errorf("output folder: %w", err)
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("output folder: %s is no regular file, so the results cannot take its place", path)
+	}
+	file, err := os.CreateTemp(folder, FileName+".*")
+	if err != nil {
+		return fmt.Errorf("output folder: %w", err)
+	}
+	if err := errors.Join(file.Close(), os.Remove(file.Name())); err != nil {
+		return fmt.Errorf("output folder: %w", err)
+	}
+	return nil
+}
+
 // Write puts run.json into the folder, whole or not at all, and returns its path.
 func (r *Run) Write(folder string) (string, error) {
 	text, err := json.MarshalIndent(r, "", "  ")
