@@ -120,7 +120,7 @@ func (c *client) dialer(d *net.Dialer) func(context.Context, string, string) (ne
 		if err != nil {
 			return nil, err
 		}
-		made := &conn{Conn: inner, base: time.Now()}
+		made := &conn{Conn: inner, plain: c.scheme == "http", base: time.Now()}
 		made.onClose = func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()

@@ -95,6 +95,15 @@ func TestDialFailsClearly(t *testing.T) {
 		_, _ = io.WriteString(conn, "220 mail.example ESMTP\r\n")
 		_, _ = io.Copy(io.Discard, conn)
 	})
+	late := serveScript(t, func(s *script, _ int, conn net.Conn) {
+		s.exchange(conn, bufio.NewReader(conn), "NOTE first frame is not a hello\r\n")
+	})
+	binary := serveScript(t, func(s *script, _ int, conn net.Conn) { // the frames of an HTTP/2 server, no line in them
+		s.exchange(conn, bufio.NewReader(conn), "\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00")
+	})
+	almost := serveScript(t, func(s *script, _ int, conn net.Conn) {
+		s.exchange(conn, bufio.NewReader(conn), "HTTP first, and then something else\r\n")
+	})
 	web := serveScript(t, func(s *script, _ int, conn net.Conn) {
 		s.exchange(conn, bufio.NewReader(conn), "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n<html")
 	})
@@ -112,7 +121,10 @@ func TestDialFailsClearly(t *testing.T) {
 		"plain to TLS":       {transports.DialConfig{Address: secured, Key: "good"}, []string{"HTTPS"}},
 		"TLS to plain":       {transports.DialConfig{Address: plain, Key: "good", TLS: clientTLS}, []string{"does not look like a TLS handshake"}},
 		"strange authority":  {transports.DialConfig{Address: secured, Key: "good", TLS: clientTLS}, []string{"certificate"}},
-		"another protocol":   {transports.DialConfig{Address: stranger.Addr().String()}, []string{"HTTP", "mail.example"}},
+		"spoken to by it":    {transports.DialConfig{Address: stranger.Addr().String()}, []string{"does not speak HTTP/1.1", "mail.example"}},
+		"another protocol":   {transports.DialConfig{Address: late.Addr().String()}, []string{"does not speak HTTP/1.1", "NOTE first frame"}},
+		"binary protocol":    {transports.DialConfig{Address: binary.Addr().String()}, []string{"does not speak HTTP/1.1", `\x00\x00\x06\x04`}},
+		"HTTP by chance":     {transports.DialConfig{Address: almost.Addr().String()}, []string{"does not speak HTTP/1.1", "HTTP first"}},
 		"another web server": {transports.DialConfig{Address: web.Addr().String()}, []string{"404", "text/html", "<html"}},
 		"silence":            {transports.DialConfig{Address: silent.Addr().String(), Limits: short}, []string{"DEADLINE_EXCEEDED"}},
 		"encoding":           {transports.DialConfig{Address: plain, Encoding: "xml"}, []string{`"xml"`, "protobuf, json"}},
@@ -226,6 +238,31 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 	if seen := server.seen(); len(seen) != 2 {
 		t.Errorf("the server read %v", seen)
+	}
+}
+
+// TestPeerThatStopsSpeakingHTTPIsNamed: behind the address there is another server than a moment ago, as after a failover gone wrong.
+func TestPeerThatStopsSpeakingHTTPIsNamed(t *testing.T) {
+	server := serveScript(t, func(s *script, _ int, conn net.Conn) {
+		reader := bufio.NewReader(conn)
+		if s.exchange(conn, reader, noInstruments) {
+			s.exchange(conn, reader, "NOTE first frame is not a hello\r\n")
+		}
+	})
+	client, err := rest.Transport().Dial(t.Context(), transports.DialConfig{Address: server.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	err = client.Do(t.Context(), fake.Call(transports.SubmitOrder, fake.Order("o", nil)))
+	fault, ok := errors.AsType[*transports.Fault](err)
+	if !ok || fault.Outcome != pb.Outcome_OUTCOME_UNKNOWN {
+		t.Errorf("fault is %+v", fault)
+	}
+	for _, want := range []string{server.Addr().String(), "does not speak HTTP/1.1", "NOTE first"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in: %v", want, err)
+		}
 	}
 }
 

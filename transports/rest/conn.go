@@ -15,8 +15,10 @@ import (
 type conn struct {
 	net.Conn
 	onClose func()
+	plain   bool // no TLS: what is read here is what the peer said
 	closed  atomic.Bool
 	spoken  atomic.Bool // whether this side has written anything yet
+	begun   atomic.Bool // whether anything was read since the last request was armed
 
 	// state goes armed -> written by the first write, or armed -> barred by a caller that gives up. Exactly one wins, so
 	// that "nothing was sent" is a fact and not a reading of two clocks. Before the first request, during the TLS handshake, it is
@@ -35,17 +37,34 @@ const (
 var errBarred = errors.New("the caller gave up before the request was written")
 
 // arm says that a new request will be written from here on.
-func (c *conn) arm() { c.state.Store(armed) }
+func (c *conn) arm() {
+	c.begun.Store(false)
+	c.state.Store(armed)
+}
 
 // bar keeps the request from being written, and reports whether that was in time: then no byte of it left, nor will.
 func (c *conn) bar() bool { return c.state.CompareAndSwap(armed, barred) }
 
-// Read implements net.Conn. A peer that speaks before it is spoken to is no HTTP server; the error says what it said, where net/http
-// would only find the connection unusable.
+// statusLine is how every answer begins, interim ones too (RFC 9112, section 4); of HTTP/1.0 as well, which is near enough to be told
+// apart by its answer.
+const statusLine = "HTTP/1."
+
+// Read implements net.Conn. A peer that speaks before it is spoken to, or whose answer does not begin as one, is no HTTP/1.1 server;
+// the error says who and what it said, where net/http would only find the connection unusable or some part of a line malformed. Under TLS
+// the same is left to the peer's choice of protocol in the handshake and to net/http.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if n > 0 && !c.spoken.Load() {
-		return 0, fmt.Errorf("%s is no HTTP server: it spoke first, with %q", c.RemoteAddr(), p[:min(n, 64)])
+	if n == 0 {
+		return n, err
+	}
+	if !c.spoken.Load() {
+		return 0, fmt.Errorf("%s does not speak HTTP/1.1: it spoke first, with %q", c.RemoteAddr(), p[:min(n, 64)])
+	}
+	if c.plain && !c.begun.Load() {
+		c.begun.Store(true)
+		if start := p[:min(n, len(statusLine))]; string(start) != statusLine[:len(start)] {
+			return 0, fmt.Errorf("%s does not speak HTTP/1.1: its answer begins with %q", c.RemoteAddr(), p[:min(n, 64)])
+		}
 	}
 	return n, err
 }

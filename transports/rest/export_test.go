@@ -2,8 +2,10 @@ package rest
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
@@ -17,8 +19,16 @@ func NewHandler(gateway transports.Gateway, limits transports.Limits) http.Handl
 	return newHandler(gateway, limits.WithDefaults(), nil)
 }
 
-// HandlerOf is the handler behind a server's sockets.
-func HandlerOf(s transports.Server) http.Handler { return s.(*server).handler }
+// Grace is what a server's Shutdown allows by default.
+const Grace = grace
+
+// SetGrace changes it for one server, before its Shutdown.
+func SetGrace(s transports.Server, d time.Duration) { s.(*server).grace = d }
+
+// Serve is Listen with a listener of the caller's.
+func Serve(inner net.Listener, gateway transports.Gateway, config transports.ListenConfig) transports.Server {
+	return serve(inner, gateway, config)
+}
 
 // CheckURLRoundTrip fills the fields that each route has in its URL, writes the URL as the client does, and reads it as the server does.
 func CheckURLRoundTrip(text string, number uint32, enum int32) error {

@@ -1,12 +1,14 @@
 package rest_test
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,70 +23,80 @@ import (
 	"tailgate/transports/rest"
 )
 
-// TestDrainUnderLoad stops the server while clients send. What was acknowledged is in the gateway, what is NOT_PROCESSED is not, and nobody
-// waits for ever.
+// TestDrainUnderLoad stops the server while clients send in closed loops, each on its one connection. What was acknowledged is in the gateway,
+// what is NOT_PROCESSED is not, nobody waits for ever, and nobody is left in doubt: the end of every connection was announced.
 func TestDrainUnderLoad(t *testing.T) {
-	gateway := &fake.Gateway{}
-	server := listen(t, gateway, transports.ListenConfig{})
-	var acked, refused sync.Map
-	var group sync.WaitGroup
-	var answered atomic.Int64
-	enough := make(chan struct{})
-	for i := range 8 {
-		client := dial(t, server, transports.DialConfig{})
-		group.Go(func() {
-			for j := 0; ; j++ {
-				id := fmt.Sprintf("%d-%d", i, j)
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
-				err := client.Do(ctx, fake.Call(transports.SubmitOrder, fake.Order(id, nil)))
-				cancel()
-				if err == nil {
-					acked.Store(id, true)
-					if answered.Add(1) == 200 {
-						close(enough)
+	serverTLS, clientTLS := fake.Certificate(t)
+	for name, c := range map[string]struct{ server, client *tls.Config }{"plain": {}, "TLS": {serverTLS, clientTLS}} {
+		t.Run(name, func(t *testing.T) {
+			gateway := &fake.Gateway{}
+			server := listen(t, gateway, transports.ListenConfig{TLS: c.server})
+			rest.SetGrace(server, patience) // the promise, and not how fast this machine is today
+			var acked, refused sync.Map
+			var group sync.WaitGroup
+			var answered atomic.Int64
+			enough := make(chan struct{})
+			for i := range 50 {
+				client := dial(t, server, transports.DialConfig{TLS: c.client})
+				group.Go(func() {
+					for j := 0; ; j++ {
+						id := fmt.Sprintf("%d-%d", i, j)
+						ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+						err := client.Do(ctx, fake.Call(transports.SubmitOrder, fake.Order(id, nil)))
+						cancel()
+						if err == nil {
+							acked.Store(id, true)
+							if answered.Add(1) == 500 {
+								close(enough)
+							}
+							continue
+						}
+						fault, ok := errors.AsType[*transports.Fault](err)
+						if !ok || fault.Outcome != pb.Outcome_OUTCOME_NOT_PROCESSED || fault.Reason == pb.Reason_REASON_DEADLINE_EXCEEDED {
+							t.Errorf("%s: %v", id, err)
+							return
+						}
+						refused.Store(id, fault.Reason)
+						return
 					}
-					continue
-				}
-				fault, ok := errors.AsType[*transports.Fault](err)
-				if !ok || fault.Reason == pb.Reason_REASON_DEADLINE_EXCEEDED {
-					t.Errorf("%s: %v", id, err)
-				} else if fault.Outcome == pb.Outcome_OUTCOME_NOT_PROCESSED {
-					refused.Store(id, fault.Reason)
-				}
-				return
+				})
 			}
+			<-enough
+			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+			defer cancel()
+			start := time.Now()
+			if err := server.Shutdown(ctx); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+			if time.Since(start) >= patience {
+				t.Error("Shutdown waited although every connection had had its last answer")
+			}
+			group.Wait()
+			entered := make(map[string]bool)
+			for _, request := range gateway.Requests() {
+				entered[request.(*pb.SubmitOrderRequest).GetClientOrderId()] = true
+			}
+			acked.Range(func(id, _ any) bool {
+				if !entered[id.(string)] {
+					t.Errorf("%s was acknowledged and is not in the gateway", id)
+				}
+				return true
+			})
+			refused.Range(func(id, reason any) bool {
+				if entered[id.(string)] {
+					t.Errorf("%s was NOT_PROCESSED (%v) and is in the gateway", id, reason)
+				}
+				return true
+			})
 		})
 	}
-	<-enough
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		t.Errorf("Shutdown: %v", err)
-	}
-	group.Wait()
-	entered := make(map[string]bool)
-	for _, request := range gateway.Requests() {
-		entered[request.(*pb.SubmitOrderRequest).GetClientOrderId()] = true
-	}
-	acked.Range(func(id, _ any) bool {
-		if !entered[id.(string)] {
-			t.Errorf("%s was acknowledged and is not in the gateway", id)
-		}
-		return true
-	})
-	refused.Range(func(id, reason any) bool {
-		if entered[id.(string)] {
-			t.Errorf("%s was NOT_PROCESSED (%v) and is in the gateway", id, reason)
-		}
-		return true
-	})
 }
 
 func TestAcceptedIsAnsweredAndLaterIsRefused(t *testing.T) {
 	gateway := &fake.Gateway{}
 	server := listen(t, gateway, transports.ListenConfig{})
+	rest.SetGrace(server, patience)
 	early := dial(t, server, transports.DialConfig{})
-	// A connection that is open, and in the middle of a request when the server begins to drain.
 	late := connect(t, server)
 	if status, _ := say(t, late, "GET /v1/orders HTTP/1.1\r\nHost: x\r\n\r\n"); status != 200 {
 		t.Fatalf("status %d", status)
@@ -113,6 +125,7 @@ func TestAcceptedIsAnsweredAndLaterIsRefused(t *testing.T) {
 		conn.Close()
 		t.Error("a new connection is taken while draining")
 	}
+	checkRefused(t, late)
 	select {
 	case err := <-stopped:
 		t.Fatalf("Shutdown returned (%v) before the accepted request was answered", err)
@@ -130,9 +143,35 @@ func TestAcceptedIsAnsweredAndLaterIsRefused(t *testing.T) {
 	}
 }
 
-// TestRequestOnAnOpenConnectionIsRefusedWhileDraining holds a connection busy over the begin of the drain by pipelining behind a
-// request that waits: net/http reads the second one when the drain has begun.
-func TestRequestOnAnOpenConnectionIsRefusedWhileDraining(t *testing.T) {
+// checkRefused sends a request on a connection that was used before and expects the refusal and then the end.
+func checkRefused(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if _, err := io.WriteString(conn, "GET /v1/orders HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	reader := bufio.NewReader(conn)
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	if response.StatusCode != 503 || !strings.Contains(string(body), "REASON_DRAINING") || !strings.Contains(string(body), "NOT_PROCESSED") {
+		t.Errorf("status %d, %s", response.StatusCode, body)
+	}
+	if !response.Close || response.Header.Get("Retry-After") == "" {
+		t.Errorf("headers are %v, Connection: close is %t", response.Header, response.Close)
+	}
+	if _, err := reader.ReadByte(); err != io.EOF {
+		t.Errorf("after the last answer: %v, want the end", err)
+	}
+}
+
+// TestWhatIsPipelinedBehindTheLastAnswerIsNotTaken: the answer to the first says that it is the last (RFC 9112, section 9.6).
+func TestWhatIsPipelinedBehindTheLastAnswerIsNotTaken(t *testing.T) {
 	gateway := &fake.Gateway{}
 	server := listen(t, gateway, transports.ListenConfig{})
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -161,27 +200,6 @@ func TestRequestOnAnOpenConnectionIsRefusedWhileDraining(t *testing.T) {
 	}
 	if seen := gateway.Requests(); len(seen) != 1 || !proto.Equal(seen[0], &pb.ListOrdersRequest{}) {
 		t.Errorf("the gateway saw %v, want the first request only", seen)
-	}
-}
-
-// TestWhatSlipsInWhileDrainingIsRefused asks the handler itself: net/http closes connections so early that a request comes this
-// far only in a race.
-func TestWhatSlipsInWhileDrainingIsRefused(t *testing.T) {
-	gateway := &fake.Gateway{}
-	server := listen(t, gateway, transports.ListenConfig{})
-	if err := server.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w := httptest.NewRecorder()
-	rest.HandlerOf(server).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/orders", http.NoBody))
-	if w.Code != 503 || !strings.Contains(w.Body.String(), "REASON_DRAINING") || !strings.Contains(w.Body.String(), "NOT_PROCESSED") {
-		t.Errorf("status %d, %s", w.Code, w.Body)
-	}
-	if w.Header().Get("Connection") != "close" || w.Header().Get("Retry-After") == "" {
-		t.Errorf("headers are %v", w.Header())
-	}
-	if seen := gateway.Requests(); len(seen) != 0 {
-		t.Errorf("the gateway saw %v", seen)
 	}
 }
 
