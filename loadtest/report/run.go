@@ -88,6 +88,7 @@ type Cell struct {
 	Unsent      int64            `json:"unsent"`
 	Good        int64            `json:"good"`
 	Throughput  float64          `json:"throughput"` // answers a second
+	Silence     float64          `json:"silence_seconds"` // from the last answer within the interval to its end
 	Wrong       int64            `json:"wrong_answers"`
 	Notes       map[string]int64 `json:"notes"`
 	Connections struct {
@@ -273,6 +274,7 @@ func (c *Cell) Fill(out runner.Outcome, validity runner.Validity, slos []stats.S
 	for i, field := range [...]*int64{&c.OK, &c.Rejected, &c.Refused, &c.TimedOut, &c.Errors, &c.Unsent} {
 		*field = out.Counts[record.Fates[i]]
 	}
+	c.Silence = out.Silence.Seconds()
 	c.Wrong, c.Notes = out.Wrong, out.Notes
 	c.Connections.Asked, c.Connections.Redials = out.Connections.Asked, out.Connections.Redials
 	if open := out.Connections.Open; open >= 0 {

@@ -91,6 +91,8 @@ type Outcome struct {
 	Warmup      time.Duration // as it was
 	Seconds     float64       // length of the measured interval
 	Throughput  float64       // answers a second
+	Silence     time.Duration // from the last answer within the interval to its end; the whole interval where there was none
+	Deserted    bool          // every client's last request ended with nothing: timed out, error or unsent
 	Connections Connections
 	ClientUse   Use
 	ServerUse   *Use // nil where unknown
@@ -273,14 +275,17 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 	runtime.GC()
 	_ = machine.ResetPeak() // where it cannot be reset, the peak is that of the whole run
 
-	var clients sync.WaitGroup
-	for i := range r.cell.Clients {
-		c := &client{run: r, link: r.links[i%len(r.links)], source: r.flow.Source(i), record: r.recorder.Client(i)}
-		clients.Go(c.loop)
+	var running sync.WaitGroup
+	clients := make([]*client, r.cell.Clients)
+	for i := range clients {
+		clients[i] = &client{
+			run: r, link: r.links[i%len(r.links)], source: r.flow.Source(i), record: r.recorder.Client(i), answers: [2]time.Duration{never, never},
+		}
+		running.Go(clients[i].loop)
 	}
 	finished := make(chan struct{})
 	go func() {
-		clients.Wait()
+		running.Wait()
 		close(finished)
 	}()
 
@@ -317,9 +322,22 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 	if out.Seconds > 0 {
 		out.Throughput = float64(out.Counts.Answered()) / out.Seconds
 	}
+	out.Silence, out.Deserted = silence(clients, from, until)
 	out.ClientUse, out.ServerUse = r.use(edges)
 	out.Connections = r.connections()
 	return out, nil
+}
+
+// silence looks at how the clients, which have ended, fared at the end of the interval.
+func silence(clients []*client, from, until time.Duration) (silence time.Duration, deserted bool) {
+	last, deserted := from, true
+	for _, c := range clients {
+		if at, ok := c.lastAnswer(until); ok {
+			last = max(last, at)
+		}
+		deserted = deserted && c.lost
+	}
+	return max(until-last, 0), deserted
 }
 
 // connections looks at the kernel's table.

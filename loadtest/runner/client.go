@@ -23,6 +23,20 @@ type client struct {
 	ctx      context.Context // carries the deadline of the requests of the moment
 	cancel   context.CancelFunc
 	deadline time.Duration // of ctx, by the run's clock
+
+	answers [2]time.Duration // when its last two answers came, the latest first; never where there was none
+	lost    bool             // its last request ended with nothing: timed out, error or unsent; a refusal shows that somebody is there
+}
+
+// lastAnswer is when the client's last answer until then came. Two are enough to know: after the end of the interval a client finishes the request
+// that it has under way, and begins no other.
+func (c *client) lastAnswer(until time.Duration) (at time.Duration, ok bool) {
+	for _, at := range c.answers {
+		if at <= until {
+			return at, true
+		}
+	}
+	return 0, false
 }
 
 // loop is the life of a client: behind the barrier, then request after request until the interval has ended.
@@ -87,6 +101,7 @@ func (c *client) request(intended time.Duration, measured bool) (free time.Durat
 		raise(&r.last, int64(done))
 	}
 	if err == nil {
+		c.answers, c.lost = [2]time.Duration{done, c.answers[0]}, false
 		c.answered(measured, record.Times{
 			Response: done - intended, Service: done - called - slotWait - c.call.CreditWait, Lag: called - intended, CreditWait: slotWait + c.call.CreditWait,
 		})
@@ -95,6 +110,7 @@ func (c *client) request(intended time.Duration, measured bool) (free time.Durat
 
 	c.source.Forget()
 	fate, note, lost := classify(err, sent)
+	c.lost = fate != record.Refused
 	if measured {
 		c.record.Lost(fate, done-intended, note)
 	}

@@ -40,6 +40,11 @@ const (
 	suspectLittle, invalidLittle = 0.05, 0.25
 	// An interval of fewer mean responses than this sees each client finish too few requests for an average to settle.
 	longInterval = 10
+	// A closed loop offers nothing while it waits, so a gateway that dies in mid-run costs each client one request, however long it stays
+	// dead, and every percentile is that of the time before. An end without an answer is therefore held against the interval: a tenth of
+	// it, and so long by the response times that came before that it is no gap between two answers.
+	invalidSilence  = 0.1
+	silentResponses = 10
 	// A collector pause in the tester delays every answer that arrives meanwhile, so a share of 1 % of the time can decide a p99.
 	suspectGC = 0.01
 	// An order that is rejected costs the gateway less than one that is matched, so with too many of them it is another load.
@@ -77,6 +82,7 @@ func Judge(cell Cell, out Outcome) Validity {
 	var j judge
 	j.connections(out)
 	j.load(cell, out)
+	j.end(out)
 	j.machine(cell, out)
 	j.tester(out)
 	switch {
@@ -124,6 +130,31 @@ func (j *judge) load(cell Cell, out Outcome) {
 		}
 		j.between(math.Abs(residual), suspectLittle, invalidLittle,
 			"Little's law: %.1f requests were under way on average, not %d (residual %.0f %%)%s", under, cell.Clients, 100*residual, hint)
+	}
+}
+
+// end: was it answered until the end?
+func (j *judge) end(out Outcome) {
+	interval := time.Duration(out.Seconds * float64(time.Second))
+	limit := time.Duration(invalidSilence * float64(interval))
+	// Of those that were answered, since what is lost is no response time. What is too few for a p99 has a lower percentile, or a maximum.
+	usual := out.Admitted.Max()
+	for _, p := range []stats.Percentile{stats.P50, stats.P90, stats.P95, stats.P99} {
+		if v := out.Admitted.At(p); v.State == stats.Known {
+			usual = v
+		}
+	}
+	if usual.State == stats.Known {
+		limit = max(limit, silentResponses*usual.Duration)
+	}
+	switch {
+	case out.Counts.Offered() == 0:
+	case out.Counts.Answered() == 0 && out.Silence >= interval:
+		j.say(&j.invalid, "no answer came in the whole interval of %.2g s", out.Seconds)
+	case out.Silence > limit:
+		j.say(&j.invalid, "no answer came in the last %.2g s of %.2g s", out.Silence.Seconds(), out.Seconds)
+	case out.Deserted:
+		j.say(&j.invalid, "every client's last request ended without an answer")
 	}
 }
 

@@ -76,6 +76,13 @@ func TestJudge(t *testing.T) {
 			o.Connections.Open, o.Connections.Unknown = -1, "no such host"
 		}, want: runner.Suspect, reason: "how many of 2 connections were open at the end could not be checked: no such host"},
 		{name: "opened again", change: func(_ *runner.Cell, o *runner.Outcome) { o.Connections.Redials = 3 }, want: runner.Suspect, reason: "3 times a connection was lost"},
+		{name: "a gap at the end", change: func(_ *runner.Cell, o *runner.Outcome) { o.Silence = time.Second }, want: runner.Valid},
+		{name: "silent at the end", change: func(_ *runner.Cell, o *runner.Outcome) { o.Silence = 1100 * time.Millisecond }, want: runner.Invalid, reason: "no answer came in the last 1.1 s of 10 s"},
+		{name: "no answer at all", change: func(_ *runner.Cell, o *runner.Outcome) {
+			o.Counts, o.Silence = record.Counts{record.TimedOut: 2000}, 10*time.Second
+		}, want: runner.Invalid, reason: "no answer came in the whole interval of 10 s"},
+		{name: "silent at the end, as it is between answers", requests: -1970, times: record.Times{Response: 600 * time.Millisecond}, change: func(_ *runner.Cell, o *runner.Outcome) { o.Silence = 5 * time.Second }, want: runner.Suspect, not: "no answer"},
+		{name: "deserted", change: func(_ *runner.Cell, o *runner.Outcome) { o.Deserted = true }, want: runner.Invalid, reason: "every client's last request ended without an answer"},
 		{name: "not pinned", change: func(c *runner.Cell, _ *runner.Outcome) { c.Plan.Pinned = false }, want: runner.Suspect, reason: "not pinned"},
 		{name: "not pinned, and why", change: func(c *runner.Cell, _ *runner.Outcome) { c.Plan = machine.NewPlan([]machine.Core{{ID: 0}}, 1) }, want: runner.Suspect, reason: "not pinned: 1 core(s) for 1 of the server"},
 		{name: "not pinned, own work is no neighbour", change: func(c *runner.Cell, o *runner.Outcome) {
