@@ -89,7 +89,9 @@ func (c *client) request(intended time.Duration, measured bool) (free time.Durat
 	if err == nil {
 		if h, err = c.link.get(c.ctx); err == nil {
 			sent = true
-			err = h.Do(c.ctx, &c.call)
+			if err = h.Do(c.ctx, &c.call); err == nil {
+				h.answered()
+			}
 		}
 		if r.slots != nil {
 			<-r.slots
@@ -200,7 +202,8 @@ func classify(err error, sent bool) (fate record.Fate, note string, lost bool) {
 		}
 		return record.Errors, "no fault: " + err.Error(), false
 	}
-	lost = fault.Reason == pb.Reason_REASON_CONNECTION_LOST
+	// A gateway that is stopping takes nothing more on this connection, on tcp for good: to ask again would be to spin.
+	lost = fault.Reason == pb.Reason_REASON_CONNECTION_LOST || fault.Reason == pb.Reason_REASON_DRAINING
 	switch {
 	case fault.Reason == pb.Reason_REASON_DEADLINE_EXCEEDED:
 		fate = record.TimedOut

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -20,12 +21,25 @@ const (
 type link struct {
 	dial    func(ctx context.Context) (transports.Client, error)
 	client  atomic.Pointer[holder]
-	mu      sync.Mutex // held while dialing
 	redials *atomic.Int64
+
+	mu     sync.Mutex    // held while dialing; the fields below belong to it
+	latest *holder       // the connection opened last; nil when its loss is known to have been the loss of a useful one
+	wait   time.Duration // from one attempt to the next; it grows until a connection has brought an answer
+	next   time.Time     // of the next attempt, whoever needs it
 }
 
-// holder makes an interface value comparable by identity.
-type holder struct{ transports.Client }
+// holder makes an interface value comparable by identity, and knows whether an answer ever came on it.
+type holder struct {
+	transports.Client
+	useful atomic.Bool
+}
+
+func (h *holder) answered() {
+	if !h.useful.Load() { // so that clients that share it do not all write to one cache line
+		h.useful.Store(true)
+	}
+}
 
 // open dials for the first time.
 func (l *link) open(ctx context.Context) error {
@@ -33,35 +47,60 @@ func (l *link) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.client.Store(&holder{client})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.latest = &holder{Client: client}
+	l.client.Store(l.latest)
 	return nil
 }
 
-// get returns the connection, and opens it again where it was lost. It waits no longer than the context.
+// get returns the connection, and opens it again where it was lost: at once where it had been of use, otherwise after a wait that doubles, since a
+// gateway that is stopping may accept a connection and refuse everything on it. It waits no longer than the context.
 func (l *link) get(ctx context.Context) (*holder, error) {
 	if h := l.client.Load(); h != nil {
 		return h, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for wait := firstRedialWait; ; wait = min(2*wait, lastRedialWait) {
-		if h := l.client.Load(); h != nil {
-			return h, nil
+	if h := l.client.Load(); h != nil {
+		return h, nil
+	}
+	if l.latest != nil && l.latest.useful.Load() {
+		l.latest, l.wait, l.next = nil, 0, time.Time{}
+	}
+	why := errUseless
+	for {
+		if err := sleep(ctx, time.Until(l.next)); err != nil {
+			return nil, fmt.Errorf("the connection was lost and could not be opened again: %w", why)
 		}
 		client, err := l.dial(ctx)
+		l.wait = min(max(2*l.wait, firstRedialWait), lastRedialWait)
+		l.next = time.Now().Add(l.wait)
 		if err == nil {
 			l.redials.Add(1)
-			h := &holder{client}
-			l.client.Store(h)
-			return h, nil
+			l.latest = &holder{Client: client}
+			l.client.Store(l.latest)
+			return l.latest, nil
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, fmt.Errorf("the connection was lost and could not be opened again: %w", err)
-		}
+		why = err
+	}
+}
+
+// errUseless: the time was over before a new attempt was due.
+var errUseless = errors.New("the one before brought no answer, so it is not dialed at once")
+
+// sleep waits, or returns the context's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

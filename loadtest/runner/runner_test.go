@@ -345,9 +345,67 @@ func testGatewayGone(t *testing.T) {
 	if out.Counts[record.OK] != 10 || out.Counts[record.Errors] != 1 || out.Counts[record.Unsent] != 2 {
 		t.Errorf("counts %v, want 10 ok, 1 error, 2 unsent", out.Counts)
 	}
-	// One at the start; then, for each of the two, one at once and one after 100 ms, before the 150 ms are over.
-	if n := p.dials.Load(); n != 5 {
-		t.Errorf("%d dials, want 5", n)
+	// One at the start; then, for the first of the two, one at once and one after 100 ms, and 200 ms later one for the second.
+	if n := p.dials.Load(); n != 4 {
+		t.Errorf("%d dials, want 4", n)
+	}
+}
+
+// TestDraining: a gateway that is stopping may refuse on an open connection for ever, and accept new ones only to refuse on them. No transport
+// makes the clients spin on that: what was refused is unsent, dialing keeps its distance, and when the gateway is back, so are they.
+func TestDraining(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		accepts bool // new connections while it is stopping
+		timeout time.Duration
+		dials   int64
+		unsent  int64 // by one client
+	}{
+		// Lost at 1 s; attempts at 1.0, 1.1, 1.3, 1.7 and 2.5 s, when it is back.
+		{"new connections are refused", false, 10 * time.Second, 5, 1},
+		{"new connections are accepted and refused on", true, 10 * time.Second, 5, 5},
+		// Requests that end before the next attempt is due do not put it off.
+		{"requests shorter than the wait", false, 50 * time.Millisecond, 5, 30},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				draining := func() bool { return time.Since(begun) >= time.Second && time.Since(begun) < 2*time.Second }
+				refusal := transports.Refuse(pb.Reason_REASON_DRAINING, "stopping")
+				const clients = 3
+				p := &peer{
+					perClient: true,
+					do: func(ctx context.Context, n int64, call *transports.Call) error {
+						if draining() {
+							return refusal
+						}
+						return work(10*time.Millisecond)(ctx, n, call)
+					},
+					dial: func(int64) error {
+						if draining() && !c.accepts {
+							return refusal
+						}
+						return nil
+					},
+				}
+				out := mustRun(t, cell(p, func(cell *runner.Cell) {
+					cell.Clients, cell.Requests, cell.Duration, cell.Timeout = clients, 0, 3*time.Second, c.timeout
+				}))
+				if got := p.dials.Load(); got != clients*(1+c.dials) || out.Connections.Redials < clients {
+					t.Errorf("%d dials, %d connections opened again; want %d and at least %d", got, out.Connections.Redials, clients*(1+c.dials), clients)
+				}
+				least, most := clients*c.unsent, clients*c.unsent
+				if c.timeout < time.Second {
+					least -= clients * 4 // a request has up to a tenth more than its time
+				}
+				if unsent := out.Counts[record.Unsent]; unsent < least || unsent > most || out.Counts.Lost() != unsent {
+					t.Errorf("counts %v, want %d to %d unsent and nothing else lost", out.Counts, least, most)
+				}
+				if ok := out.Counts[record.OK]; ok < clients*140 {
+					t.Errorf("%d acknowledged, want one every 10 ms before it stopped and after", ok)
+				}
+			})
+		})
 	}
 }
 
