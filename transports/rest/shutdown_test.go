@@ -180,21 +180,30 @@ func TestWhatIsPipelinedBehindTheLastAnswerIsNotTaken(t *testing.T) {
 		<-leave
 		return nil
 	}
+	rest.SetGrace(server, patience) // so that it is not net/http that ends the connection
 	conn := connect(t, server)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if status, _ := say(t, conn, "GET /v1/orders HTTP/1.1\r\nHost: x\r\n\r\nGET /v1/orders HTTP/1.1\r\nHost: x\r\n\r\n"); status != 200 {
-			t.Errorf("the accepted request: status %d", status)
-		}
-	}()
+	if _, err := io.WriteString(conn, strings.Repeat("GET /v1/orders HTTP/1.1\r\nHost: x\r\n\r\n", 2)); err != nil {
+		t.Fatal(err)
+	}
 	<-entered
 	silent := connect(t, server)
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Shutdown(context.Background()) }()
 	silent.Read(make([]byte, 1)) //nolint:errcheck // ends when the drain has begun
 	close(leave)
-	<-done
+	reader := bufio.NewReader(conn)
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, response.Body) //nolint:errcheck // what counts is what comes after
+	response.Body.Close()
+	if response.StatusCode != 200 || !response.Close {
+		t.Errorf("the accepted request: status %d, Connection: close is %t", response.StatusCode, response.Close)
+	}
+	if more, err := reader.ReadByte(); err == nil || isTimeout(err) {
+		t.Errorf("after the last answer: %q, %v", more, err)
+	}
 	if err := <-stopped; err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
