@@ -10,6 +10,8 @@ import (
 	"tailgate/loadtest/host"
 	"tailgate/loadtest/report"
 	"tailgate/loadtest/runner"
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
 	"tailgate/transports/all"
 )
 
@@ -36,6 +38,35 @@ func gateway(t *testing.T, transport string) *host.Process {
 	return p
 }
 
+// ordersWith asks a gateway how many orders of an account have ids that begin with the prefix.
+func ordersWith(t *testing.T, prefix, address, key string) (n int64) {
+	t.Helper()
+	spec, err := all.Parse(name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := spec.Transport.Dial(t.Context(), transports.DialConfig{Address: address, Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	request := &pb.ListOrdersRequest{State: pb.ListOrdersState_LIST_ORDERS_STATE_ALL, PageSize: 1000}
+	for {
+		var response pb.ListOrdersResponse
+		if err := client.Do(t.Context(), &transports.Call{Operation: transports.ListOrders, Request: request, Response: &response}); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range response.Orders {
+			if strings.HasPrefix(o.ClientOrderId, prefix) {
+				n++
+			}
+		}
+		if request.PageToken = response.NextPageToken; request.PageToken == "" {
+			return n
+		}
+	}
+}
+
 // TestTarget drives a gateway that is not the run's own, by its address and by a name. It shares this machine, so it is SUSPECT, with that
 // reason, and the connections that are really open are counted for a name too.
 func TestTarget(t *testing.T) {
@@ -55,6 +86,14 @@ func TestTarget(t *testing.T) {
 		}
 		if open := c.Connections.Open; open == nil && !strings.Contains(strings.Join(c.Reasons, "; "), "could not be checked") || open != nil && *open != 4 {
 			t.Errorf("%s: connections %+v because of %v", target, c.Connections, c.Reasons)
+		}
+		// Whatever the gateway says it knows of this run is what the run says was answered.
+		known := int64(0)
+		for _, key := range gateway.Keys() {
+			known += ordersWith(t, c.IDPrefix, address, key)
+		}
+		if answered := c.OK + c.Rejected + c.WarmupFates.OK + c.WarmupFates.Rejected; known != answered || c.WarmupFates.Requests == 0 {
+			t.Errorf("%s: the gateway has %d orders with ids from %q, the run %d: %+v and %+v", target, known, c.IDPrefix, answered, c.Fates, c.WarmupFates)
 		}
 		text, err := os.ReadFile(filepath.Join(p.out, report.FileName))
 		for _, key := range gateway.Keys() {

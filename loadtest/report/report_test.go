@@ -81,6 +81,7 @@ func (m made) cell(t *testing.T, slos []stats.SLO) report.Cell {
 	}
 	server := use(m.srvUse)
 	out := runner.Outcome{
+		IDPrefix: "prefix", WarmupFates: record.Counts{record.OK: 5, record.Rejected: 2},
 		Result: result, Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Seconds: 2, Throughput: float64(result.Counts.Answered()) / 2,
 		Connections: runner.Connections{Asked: asked, Open: asked}, ClientUse: use(m.clientUse), ServerUse: &server,
 	}
@@ -283,7 +284,7 @@ func TestJSON(t *testing.T) {
 	}
 	for _, c := range raw.Cells {
 		for field := range strings.FieldsSeq(`transport flow engine encoding ack size clients inflight mode offered_rate run seconds requests ok rejected refused timed_out errors unsent
-			good throughput response_us service_us lag_us server_us admitted_us amplification intervals slo validity reasons client server`) {
+			good throughput response_us service_us lag_us server_us admitted_us amplification intervals slo validity reasons client server id_prefix warmup_requests silence_seconds`) {
 			if _, ok := c[field]; !ok {
 				t.Errorf("%v: no field %q", c["spec"], field)
 			}
@@ -323,6 +324,12 @@ func TestJSON(t *testing.T) {
 	}
 	if o := heavy.SLO[0]; o.Met == nil || *o.Met || o.ObservedUS == nil || *o.ObservedUS < 10_000 {
 		t.Errorf("p99 of %v is held to be within 10 ms: %+v", heavy.Response.Values["p99"], o)
+	}
+	if o := r.Cells[6].SLO[0]; !r.Cells[6].IsFloor() || o.Met != nil || o.ObservedUS == nil {
+		t.Errorf("the floor has a verdict: %+v", o)
+	}
+	if c := r.Cells[0]; c.WarmupFates != (report.Fates{Requests: 7, OK: 5, Rejected: 2}) || c.IDPrefix != "prefix" {
+		t.Errorf("warm-up %+v, ids %q", c.WarmupFates, c.IDPrefix)
 	}
 	if f := r.Cells[0].FloorMultiple; f == nil || *f < 1.1 || *f > 1.6 {
 		t.Errorf("multiple of the floor %v, want about 15/12", f)

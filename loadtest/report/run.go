@@ -77,17 +77,13 @@ type Cell struct {
 	} `json:"gomaxprocs"`
 
 	Started     time.Time        `json:"started"`
+	IDPrefix    string           `json:"id_prefix"` // of the ids of all its requests, those of the warm-up too
 	Warmup      float64          `json:"warmup_seconds"`
+	WarmupFates Fates            `json:"warmup_requests"`
 	Seconds     float64          `json:"seconds"`
-	Requests    int64            `json:"requests"` // offered = the sum of the six
-	OK          int64            `json:"ok"`
-	Rejected    int64            `json:"rejected"`
-	Refused     int64            `json:"refused"`
-	TimedOut    int64            `json:"timed_out"`
-	Errors      int64            `json:"errors"`
-	Unsent      int64            `json:"unsent"`
+	Fates                        // of the measured requests
 	Good        int64            `json:"good"`
-	Throughput  float64          `json:"throughput"` // answers a second
+	Throughput  float64          `json:"throughput"`      // answers a second
 	Silence     float64          `json:"silence_seconds"` // from the last answer within the interval to its end
 	Wrong       int64            `json:"wrong_answers"`
 	Notes       map[string]int64 `json:"notes"`
@@ -118,11 +114,30 @@ type Cell struct {
 	ServerLog   string         `json:"server_log,omitempty"` // last warnings of the hosted gateway, where requests were lost
 }
 
+// Fates is the accounts: how requests ended.
+type Fates struct {
+	Requests int64 `json:"requests"` // offered = the sum of the six
+	OK       int64 `json:"ok"`
+	Rejected int64 `json:"rejected"`
+	Refused  int64 `json:"refused"`
+	TimedOut int64 `json:"timed_out"`
+	Errors   int64 `json:"errors"`
+	Unsent   int64 `json:"unsent"`
+}
+
+func newFates(counts record.Counts) Fates {
+	f := Fates{Requests: counts.Offered()}
+	for i, field := range [...]*int64{&f.OK, &f.Rejected, &f.Refused, &f.TimedOut, &f.Errors, &f.Unsent} {
+		*field = counts[record.Fates[i]]
+	}
+	return f
+}
+
 // Objective is an SLO held against the cell.
 type Objective struct {
 	Expr       string   `json:"expr"`
 	ObservedUS *float64 `json:"observed"` // microseconds; null where infinite or not known
-	Met        *bool    `json:"met"`      // null where the samples carry no verdict
+	Met        *bool    `json:"met"`      // null where the samples carry no verdict, and for the floor
 }
 
 // Latency is a distribution in microseconds. A figure is null where it is infinite (so many requests got no answer) or where the samples are
@@ -270,10 +285,7 @@ func newUse(u runner.Use, rate float64) *Use {
 func (c *Cell) Fill(out runner.Outcome, validity runner.Validity, slos []stats.SLO) {
 	c.Warmup = out.Warmup.Seconds()
 	c.Started, c.Seconds, c.Throughput, c.Interrupted = out.Started, out.Seconds, out.Throughput, out.Interrupted
-	c.Requests = out.Counts.Offered()
-	for i, field := range [...]*int64{&c.OK, &c.Rejected, &c.Refused, &c.TimedOut, &c.Errors, &c.Unsent} {
-		*field = out.Counts[record.Fates[i]]
-	}
+	c.Fates, c.WarmupFates, c.IDPrefix = newFates(out.Counts), newFates(out.WarmupFates), out.IDPrefix
 	c.Silence = out.Silence.Seconds()
 	c.Wrong, c.Notes = out.Wrong, out.Notes
 	c.Connections.Asked, c.Connections.Redials = out.Connections.Asked, out.Connections.Redials
@@ -288,7 +300,11 @@ func (c *Cell) Fill(out runner.Outcome, validity runner.Validity, slos []stats.S
 	}
 	c.Good = stats.Good(slos, out.Response)
 	for _, slo := range slos {
-		c.SLO = append(c.SLO, newObjective(slo.Judge(out.Response)))
+		verdict := slo.Judge(out.Response)
+		if c.IsFloor() {
+			verdict.Outcome = stats.Undecided // no order was entered, so no objective was kept
+		}
+		c.SLO = append(c.SLO, newObjective(verdict))
 	}
 	c.Validity, c.Reasons, c.BoundBy = validity.Verdict, validity.Reasons, runner.Bound(out)
 	rate := 0.0

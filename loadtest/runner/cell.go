@@ -88,7 +88,9 @@ type Use struct {
 type Outcome struct {
 	record.Result
 	Started     time.Time
+	IDPrefix    string        // with which the ids of all its requests begin, those of the warm-up too
 	Warmup      time.Duration // as it was
+	WarmupFates record.Counts // its requests, of which nothing else is recorded
 	Seconds     float64       // length of the measured interval
 	Throughput  float64       // answers a second
 	Silence     time.Duration // from the last answer within the interval to its end; the whole interval where there was none
@@ -124,6 +126,7 @@ type run struct {
 	cell       Cell
 	links      []*link
 	flow       *workload.Flow
+	prefix     string // of its ids
 	recorder   *record.Recorder
 	redials    atomic.Int64
 	remotes    []netip.AddrPort // what the address stands for
@@ -174,7 +177,8 @@ func prepare(ctx context.Context, cell Cell) (*run, error) {
 		return nil, err
 	}
 	config := cell.Flow
-	config.Clients, config.Prefix = cell.Clients, workload.RandomPrefix()
+	r.prefix = workload.RandomPrefix()
+	config.Clients, config.Prefix = cell.Clients, r.prefix
 	instruments := []workload.Instrument{{Symbol: "ACME", ReferencePrice: 10_000}} // a bare echo has none
 	var err error
 	if !cell.Flow.EchoOnly {
@@ -290,7 +294,7 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 	}()
 
 	r.epoch = time.Now()
-	out := Outcome{Started: r.epoch}
+	out := Outcome{Started: r.epoch, IDPrefix: r.prefix}
 	r.start = r.now()
 	r.until.Store(never)
 	r.from.Store(never)
@@ -321,6 +325,11 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 	out.Seconds = max(until-from, 0).Seconds()
 	if out.Seconds > 0 {
 		out.Throughput = float64(out.Counts.Answered()) / out.Seconds
+	}
+	for _, c := range clients {
+		for i, n := range c.warmup {
+			out.WarmupFates[i] += n
+		}
 	}
 	out.Silence, out.Deserted = silence(clients, from, until)
 	out.ClientUse, out.ServerUse = r.use(edges)

@@ -25,6 +25,7 @@ type client struct {
 	deadline time.Duration // of ctx, by the run's clock
 
 	answers [2]time.Duration // when its last two answers came, the latest first; never where there was none
+	warmup  record.Counts    // its requests before the interval
 	lost    bool             // its last request ended with nothing: timed out, error or unsent; a refusal shows that somebody is there
 }
 
@@ -115,6 +116,8 @@ func (c *client) request(intended time.Duration, measured bool) (free time.Durat
 	c.lost = fate != record.Refused
 	if measured {
 		c.record.Lost(fate, done-intended, note)
+	} else {
+		c.warmup[fate]++
 	}
 	if lost && h != nil {
 		c.link.lose(h)
@@ -130,6 +133,14 @@ func (c *client) request(intended time.Duration, measured bool) (free time.Durat
 func (c *client) answered(measured bool, times record.Times) {
 	answer, err := c.source.Check(&c.call)
 	if !measured {
+		fate := record.OK
+		switch {
+		case err != nil:
+			fate = record.Errors
+		case answer.Rejected:
+			fate = record.Rejected
+		}
+		c.warmup[fate]++
 		return
 	}
 	if err != nil {

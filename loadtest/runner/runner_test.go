@@ -442,8 +442,41 @@ func TestDuration(t *testing.T) {
 		if out.Seconds != 0.3 || out.Counts.Offered() != 5*300 || p.orders.Load() != 5*400 || math.Round(out.Throughput) != 5000 || out.Busy != 1500*time.Millisecond {
 			t.Errorf("%v s, %d recorded of %d orders, %v/s, busy %v; want 0.3 s, 1500 of 2000, 5000/s, 1.5 s", out.Seconds, out.Counts.Offered(), p.orders.Load(), out.Throughput, out.Busy)
 		}
+		if want := (record.Counts{record.OK: 5 * 100}); out.WarmupFates != want || len(out.IDPrefix) != workload.PrefixLength {
+			t.Errorf("warm-up %v, ids with %q; want %v", out.WarmupFates, out.IDPrefix, want)
+		}
 		if v := runner.Judge(c, out); strings.Contains(strings.Join(v.Reasons, ";"), "Little") {
 			t.Errorf("five clients without a pause, but %v", v.Reasons)
+		}
+	})
+}
+
+// TestWarmupFates: the warm-up's requests have accounts of their own.
+func TestWarmupFates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{do: func(ctx context.Context, n int64, call *transports.Call) error {
+			if err := work(time.Millisecond)(ctx, n, call); err != nil {
+				return err
+			}
+			response, _ := call.Response.(*pb.SubmitOrderResponse)
+			switch n {
+			case 1:
+				response.ClientOrderId = "wrong"
+			case 2:
+				response.Status, response.Reason = pb.OrderStatus_ORDER_STATUS_REJECTED, pb.Reason_REASON_PRICE_COLLAR
+			case 3:
+				return transports.Refuse(pb.Reason_REASON_OVERLOADED, "full")
+			case 4:
+				return transports.InDoubt(pb.Reason_REASON_INTERNAL, nil, "broken")
+			}
+			return nil
+		}}
+		out := mustRun(t, cell(p, func(c *runner.Cell) {
+			c.Clients, c.Requests, c.Warmup = 1, 10, 20*time.Millisecond
+		}))
+		want := record.Counts{record.OK: 16, record.Rejected: 1, record.Refused: 1, record.Errors: 2}
+		if out.WarmupFates != want || out.Counts != (record.Counts{record.OK: 10}) {
+			t.Errorf("warm-up %v and %v, want %v and 10 ok", out.WarmupFates, out.Counts, want)
 		}
 	})
 }
