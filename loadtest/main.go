@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,12 +14,13 @@ import (
 	"syscall"
 
 	"tailgate/loadtest/host"
+	"tailgate/loadtest/machine"
 )
 
-// Exit statuses.
+// Exit statuses. Where several hold, the order is usage, failure, missed, invalid.
 const (
 	exitOK      = 0
-	exitFailure = 1  // something could not be measured, or the run was interrupted
+	exitFailure = 1  // a cell could not be measured because of an error, the results could not be written, or the run was interrupted
 	exitUsage   = 2  // wrong flag or value
 	exitInvalid = 3  // a measurement is INVALID, or carries no verdict on an SLO that was given
 	exitMissed  = 99 // an SLO given by --slo was missed
@@ -50,6 +52,12 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	return p.execute(ctx, args, stdout, stderr)
+}
+
+// version is what the build recorded of this program.
+func version() string {
+	e := machine.ReadEnvironment()
+	return fmt.Sprintf("tailgate loadtest %s (%s, %s, %s)", cmp.Or(e.Version, "of an unknown version"), cmp.Or(e.Revision, "unknown revision"), e.GoVersion, e.OS)
 }
 
 // usage reports what is wrong with the command line.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -142,6 +143,28 @@ func TestUsage(t *testing.T) {
 		{"--clients 0", "--clients 0: 1 to 65536 are allowed"},
 		{"--clients 5 --connections 6", "--connections 6: at most one for each of the 5 clients"},
 		{"--inflight=-1", "--inflight -1"},
+		{"--inflight 0", "--inflight 0: 1 and more are allowed; for no cap leave it out"},
+		{"--connections 0", "--connections 0: 1 to the number of clients are allowed"},
+		{"--connections=-1", "--connections -1: 1 to the number of clients are allowed"},
+		{"--duration 0s", "--duration 0s: above 0 and at most 24h are allowed"},
+		{"--requests 0", "--requests 0: 1 to"},
+		{"--transport=", "--transport: an empty value is not allowed. One transport with its choices: " + name()},
+		{"--size=", "--size: an empty value is not allowed. Encoded size"},
+		{"--clients=", "--clients: an empty value"},
+		{"--flow=", "--flow: an empty value is not allowed. Flow control"},
+		{"--engine=", "--engine: an empty value"},
+		{"--encoding=", "--encoding: an empty value"},
+		{"--slo=", "--slo: an empty value"},
+		{"--target=", "--target: an empty value"},
+		{"--target h:1 --key=", "--key: an empty value"},
+		{"--tls-ca=", "--tls-ca: an empty value"},
+		{"--congestion=", "--congestion: an empty value"},
+		{"matrix --sizes=", "--sizes: an empty value is not allowed. Encoded sizes"},
+		{"matrix --sizes 64,,128", `"" is no size`},
+		{"matrix --transports=", "--transports: an empty value is not allowed. Transports"},
+		{"--target h:1 --transport " + name() + " --sync os", "--sync: not with --target"},
+		{"--target h:1 --transport " + name() + " --accounts 16", "--accounts: not with --target"},
+		{"--target h:1 --transport " + name() + " --server-cores 1", "--server-cores: not with --target"},
 		{"--duration=-1s", "--duration -1s: above 0 and at most 24h are allowed"},
 		{"--duration 10", "--duration"},
 		{"--duration 1s --requests 5", "--duration and --requests can't be used together"},
@@ -222,6 +245,44 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%v: the help does not speak of %s", args, want)
 			}
 		}
+	}
+}
+
+// TestHelpReadsWell: it keeps to its width, names a default once, and says what each exit status means.
+func TestHelpReadsWell(t *testing.T) {
+	var stdout, stderr strings.Builder
+	if status := run([]string{"--help"}, nil, &stdout, &stderr); status != exitOK {
+		t.Fatalf("status %d, %q", status, stderr.String())
+	}
+	help := stdout.String()
+	for line := range strings.Lines(help) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > report.Width {
+			t.Errorf("%d columns, want at most %d: %s", n, report.Width, line)
+		}
+		for _, wrong := range []string{"${", ",...,...", `="`} {
+			if strings.Contains(line, wrong) {
+				t.Errorf("%q in %s", wrong, line)
+			}
+		}
+	}
+	words := strings.Join(strings.Fields(help), " ")
+	for _, want := range []string{
+		"2, the command line is wrong; 1, a cell could not be measured because of an error", "99, an SLO given by --slo was missed",
+		"3, a measurement is INVALID, or its samples are too few for a verdict", " run Measure one transport", " version Print the version.",
+	} {
+		if !strings.Contains(words, want) {
+			t.Errorf("the help does not say %q:\n%s", want, help)
+		}
+	}
+	if strings.Contains(help, childCommand) {
+		t.Errorf("the help speaks of %s", childCommand)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var stdout, stderr strings.Builder
+	if status := run([]string{"version"}, nil, &stdout, &stderr); status != exitOK || stderr.Len() > 0 || !strings.HasPrefix(stdout.String(), "tailgate loadtest ") || !strings.Contains(stdout.String(), runtime.Version()) {
+		t.Errorf("status %d, %q, %q", status, stdout.String(), stderr.String())
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +26,7 @@ type options struct {
 	Flow      string     `group:"What to measure" placeholder:"MODE" help:"Flow control, the same as SPEC:MODE: credit or none (tcp)."`
 	Engine    string     `group:"What to measure" placeholder:"NAME" help:"I/O engine, the same as SPEC:NAME: net (tcp)."`
 	Encoding  string     `group:"What to measure" placeholder:"NAME" help:"Encoding of the messages, the same as SPEC:NAME: protobuf or json (where the transport has it)."`
-	Ack       string     `group:"What to measure" default:"full" enum:"full,minimal" help:"full: the answer repeats the order's tag, so it is as large; minimal: a small answer to every order. (${default})"`
+	Ack       string     `group:"What to measure" default:"full" placeholder:"DETAIL" enum:"full,minimal" help:"full: the answer repeats the order's tag, so it is as large; minimal: a small answer to every order. (${default})"`
 
 	InFlight    int     `group:"What to measure" name:"inflight" placeholder:"N" help:"Most requests in flight over all clients; the wait for a place counts into the response time. (no cap)"`
 	Connections int     `group:"What to measure" placeholder:"N" help:"Connections that the clients share. (one each; grpc: one for all)"`
@@ -48,11 +48,11 @@ type options struct {
 	TLSCA       string   `group:"Where" name:"tls-ca" placeholder:"FILE" help:"PEM file of the authority that signed its certificate. (the system's)"`
 	TLSInsecure bool     `group:"Where" name:"tls-insecure" help:"Take any certificate."`
 	Congestion  string   `group:"Where" placeholder:"NAME" help:"TCP congestion control on both sides, e.g. cubic. (the system's)"`
-	Sync        string   `group:"Where" default:"os" enum:"off,os,always" help:"When the hosted gateway acknowledges: off, os (outlives the process), always (outlives a power cut). (${default})"`
+	Sync        string   `group:"Where" default:"os" placeholder:"MODE" enum:"off,os,always" help:"When the hosted gateway acknowledges: off, os (outlives the process), always (outlives a power cut). (${default})"`
 	ServerCores int      `group:"Where" default:"1" placeholder:"N" help:"Cores of the hosted gateway; the clients have the others. (${default})"`
 
 	Out    string `group:"Output" default:"out" placeholder:"DIR" help:"Folder for ${file}. (${default})"`
-	Format string `group:"Output" default:"table" enum:"table,json" help:"What is printed: table, json. (${default})"`
+	Format string `group:"Output" default:"table" placeholder:"FORMAT" enum:"table,json" help:"What is printed: table, json. (${default})"`
 
 	Rate     *string `group:"In a later release" placeholder:"R" help:"Open loop at this many requests a second."`
 	Arrivals *string `group:"In a later release" placeholder:"KIND" help:"poisson or constant."`
@@ -64,8 +64,9 @@ type options struct {
 	Resume   bool    `group:"In a later release" help:"Go on where a run was stopped."`
 	Explain  bool    `group:"In a later release" help:"Profile both sides and say what drives the tail."`
 
-	Run       struct{}      `cmd:"" default:"1" hidden:"" help:"Measure (this is the default)."`
+	Run       struct{}      `cmd:"" default:"1" help:"Measure one transport, or all; the word may be left out."`
 	Matrix    matrixOptions `cmd:"" help:"Measure transports x sizes x clients; by default all transports x 64, 256, 1KB, 4KB, 64KB x 1, 10, 50, 100, 500 clients, 10s each."`
+	Version   struct{}      `cmd:"" help:"Print the version."`
 	Capacity  later         `cmd:"" help:"Later release: the highest rate that keeps an SLO."`
 	Compare   later         `cmd:"" help:"Later release: two runs, with the interval of their difference."`
 	Calibrate later         `cmd:"" help:"Later release: what client library and machine cost by themselves."`
@@ -74,11 +75,12 @@ type options struct {
 	Advise    later         `cmd:"" help:"Later release: a ranked choice for a described workload."`
 
 	command string
+	given   map[string]bool // flags on the command line by name: a zero that was written is no default
 }
 
 type matrixOptions struct {
 	Transports []string   `placeholder:"SPEC,..." sep:"none" help:"Transports with their choices, repeatable or separated by commas: tcp,tcp:none,grpc. (all)"`
-	Sizes      []byteSize `placeholder:"BYTES,..." help:"Sizes. (64,256,1KB,4KB,64KB)"`
+	Sizes      []byteSize `placeholder:"BYTES" help:"Encoded sizes of a new order, as --size takes them. (64,256,1KB,4KB,64KB)"`
 }
 
 // later is a command that is announced and not there yet. Whatever follows it is taken, so that the answer is the same.
@@ -116,14 +118,22 @@ const description = `Measures order-entry transports by their tail.
 
 Without arguments: all transports, a small matrix of sizes and clients, under two minutes; a table, who keeps the SLO, and ${file}.
 
-  loadtest --transport tcp --inflight 50          one cell: 64 B, 50 clients, 10 s
-  loadtest --transport grpc --slo 'p99<10ms'      exit status 99 when it is missed
-  loadtest matrix --transports tcp,tcp:none,grpc --sizes 64,64KB --clients 1,50,500
-  loadtest --target 10.0.0.7:7001 --transport tcp --key KEY
+One cell of 64 B, 50 clients and 10 s:
+
+	loadtest --transport tcp --inflight 50
+
+Exit status 99 when the SLO is missed:
+
+	loadtest --transport grpc --slo 'p99<10ms'
+
+A matrix, and a gateway that is already running:
+
+	loadtest matrix --transports tcp,rest --sizes 64,64KB --clients 1,50
+	loadtest --target 10.0.0.7:7001 --transport tcp --key KEY
 
 Response time runs from the moment a client became free to its answer in hand. Requests without an answer count as infinitely late. A figure that the samples cannot carry reads "too few". Every measurement is VALID, SUSPECT or INVALID, with reasons.
 
-Exit status: 0 good, 99 an SLO given by --slo was missed, 3 a measurement is INVALID, 2 usage, 1 failure.`
+Exit status, the first that holds: 2, the command line is wrong; 1, a cell could not be measured because of an error, the results could not be written, or the run was interrupted; 99, an SLO given by --slo was missed; 3, a measurement is INVALID, or its samples are too few for a verdict on an SLO given by --slo; 0, none of these. SUSPECT, and the default SLO, change nothing.`
 
 // parse reads the command line. Without options the returned status is the process's.
 func parse(args []string, stdout, stderr io.Writer) (*options, int) {
@@ -132,7 +142,7 @@ func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 	vars := kong.Vars{"specs": strings.Join(specs(), ", "), "slo": defaultSLO, "file": report.FileName}
 	parser, err := kong.New(&o, kong.Name("loadtest"), kong.Description(expand(description, vars)), vars,
 		kong.Writers(stdout, stderr), kong.Exit(func(code int) { status = code }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: report.Width, NoAppDescFormat: true}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: report.Width}),
 	)
 	if err != nil {
 		fmt.Fprintln(stderr, "loadtest: the command line is not well defined:", err)
@@ -146,10 +156,40 @@ func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 		return nil, usage(stderr, errors.New(strings.TrimPrefix(err.Error(), "loadtest: ")))
 	}
 	o.command, _, _ = strings.Cut(context.Command(), " ")
+	if o.command == "version" {
+		fmt.Fprintln(stdout, version())
+		return nil, exitOK
+	}
 	if err := o.notYet(); err != nil {
 		return nil, usage(stderr, err)
 	}
+	if err := o.take(context); err != nil {
+		return nil, usage(stderr, err)
+	}
 	return &o, exitOK
+}
+
+// take notes which flags were given, and refuses empty values: left alone, they would become defaults without a word.
+func (o *options) take(context *kong.Context) error {
+	o.given = map[string]bool{}
+	for _, part := range context.Path {
+		if part.Flag == nil {
+			continue
+		}
+		o.given[part.Flag.Name] = true
+		value := part.Flag.Target
+		empty := value.Kind() == reflect.String && value.Len() == 0
+		if value.Kind() == reflect.Slice {
+			empty = value.Len() == 0
+			for i := range value.Len() {
+				empty = empty || value.Index(i).Kind() == reflect.String && value.Index(i).Len() == 0
+			}
+		}
+		if empty {
+			return fmt.Errorf("--%s: an empty value is not allowed. %s", part.Flag.Name, part.Flag.Help)
+		}
+	}
+	return nil
 }
 
 func expand(text string, vars kong.Vars) string {
@@ -219,16 +259,19 @@ func (o *options) check() error {
 		{matrix && o.Transport != "", "--transport: with matrix, use --transports"},
 		{matrix && len(o.Size) > 0, "--size: with matrix, use --sizes"},
 		{!matrix && o.Transport != "" && (len(o.Size) > 1 || len(o.Clients) > 1), "--transport runs one cell: for several sizes or clients use loadtest matrix --transports"},
-		{o.Duration < 0 || o.Duration > 24*time.Hour, fmt.Sprintf("--duration %v: above 0 and at most 24h are allowed", o.Duration)},
-		{o.Requests < 0 || o.Requests > workload.MaxNumber/2, fmt.Sprintf("--requests %d: 1 to %d are allowed", o.Requests, int64(workload.MaxNumber/2))},
+		{o.Duration < 0 || o.given["duration"] && o.Duration == 0 || o.Duration > 24*time.Hour, fmt.Sprintf("--duration %v: above 0 and at most 24h are allowed", o.Duration)},
+		{o.Requests < 0 || o.given["requests"] && o.Requests == 0 || o.Requests > workload.MaxNumber/2, fmt.Sprintf("--requests %d: 1 to %d are allowed", o.Requests, int64(workload.MaxNumber/2))},
 		{o.Warmup < 0 || o.Warmup > time.Hour, fmt.Sprintf("--warmup %v: 0s to 1h are allowed", o.Warmup)},
 		{o.Timeout < 10*time.Millisecond || o.Timeout > stats.MaxBound/2, fmt.Sprintf("--timeout %v: 10ms to %v are allowed", o.Timeout, stats.MaxBound/2)},
-		{o.InFlight < 0, fmt.Sprintf("--inflight %d: 1 and more, or 0 for no cap, are allowed", o.InFlight)},
-		{o.Connections < 0, fmt.Sprintf("--connections %d: 1 to the number of clients, or 0 for the transport's own way, are allowed", o.Connections)},
+		{o.InFlight < 0 || o.given["inflight"] && o.InFlight == 0, fmt.Sprintf("--inflight %d: 1 and more are allowed; for no cap leave it out", o.InFlight)},
+		{o.Connections < 0 || o.given["connections"] && o.Connections == 0, fmt.Sprintf("--connections %d: 1 to the number of clients are allowed; for the transport's own way leave it out", o.Connections)},
 		{o.Accounts < 1 || o.Accounts > 1000, fmt.Sprintf("--accounts %d: 1 to 1000 are allowed", o.Accounts)},
 		{o.ServerCores < 1, fmt.Sprintf("--server-cores %d: 1 and more are allowed", o.ServerCores)},
 		{!(o.CancelShare >= 0 && o.ReplShare >= 0 && o.CancelShare+o.ReplShare <= 1), fmt.Sprintf("--cancel-share %v and --replace-share %v: each from 0, together at most 1, are allowed", o.CancelShare, o.ReplShare)},
-		{o.Target == "" && len(o.Key) > 0 && os.Getenv("TAILGATE_KEY") == "", "--key: needs --target; a hosted gateway gets keys of its own"},
+		{o.Target != "" && o.given["sync"], "--sync: not with --target; the gateway that runs there has its own configuration"},
+		{o.Target != "" && o.given["accounts"], "--accounts: not with --target; the accounts there are those whose keys are given by --key"},
+		{o.Target != "" && o.given["server-cores"], "--server-cores: not with --target; the cores of the gateway that runs there are not ours to choose"},
+		{o.Target == "" && o.given["key"], "--key: needs --target; a hosted gateway gets keys of its own"},
 		{o.Target == "" && o.TLS, "--tls: needs --target"},
 		{!o.TLS && (o.TLSCA != "" || o.TLSInsecure), "--tls-ca, --tls-insecure: need --tls"},
 		{o.TLSCA != "" && o.TLSInsecure, "--tls-ca and --tls-insecure exclude each other"},

@@ -24,6 +24,7 @@ type Environment struct {
 	LoadAverage       string            `json:"load_average"`       // /proc/loadavg when the run started
 	Sysctls           map[string]string `json:"sysctls"`
 	GoVersion         string            `json:"go_version"`
+	Version           string            `json:"version"`  // of this module, as the build recorded it
 	Revision          string            `json:"revision"` // of the source, "+modified" where the tree was
 	Libraries         map[string]string `json:"libraries"`
 	GoEnvironment     map[string]string `json:"go_environment"` // GOGC, GOMEMLIMIT, GODEBUG where set
@@ -59,6 +60,7 @@ func (e *Environment) readBuild() {
 	if !ok {
 		return
 	}
+	e.Version = info.Main.Version
 	modified := ""
 	for _, setting := range info.Settings {
 		switch setting.Key {

@@ -17,9 +17,24 @@ var byHand = map[string]string{
 
 // terms tells in which respects the transports of the table do not stand alike, above it: METHOD.md says why for each.
 func (t *table) terms() {
+	t.caps()
 	t.encodings()
 	t.codecs()
 	t.connections()
+}
+
+// caps explains the mark in the names of cells with a cap.
+func (t *table) caps() {
+	var caps []int
+	for _, c := range t.cells {
+		if c.InFlight > 0 && !slices.Contains(caps, c.InFlight) {
+			caps = append(caps, c.InFlight)
+		}
+	}
+	slices.Sort(caps)
+	for _, n := range caps {
+		t.line("<=%d: at most %s in flight over all clients (--inflight); the wait for a place is in the response time.", n, count(int64(n), "request"))
+	}
 }
 
 // encodings lists what the messages were written in, and where the same transport could have been measured with another.
