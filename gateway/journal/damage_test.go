@@ -51,65 +51,65 @@ func smallLog(t *testing.T, mode journal.SyncMode, closed bool) (fs *memFS, entr
 	return image, h.entries, starts
 }
 
-// TestTruncation cuts the only file at every byte, and, as a write that a dying
-// process did not finish leaves it, fills it with zeros from there.
-func TestTruncation(t *testing.T) {
+// TestZeroedTail fills the only file with zeros from every byte on, as a write that a
+// dying process did not finish leaves it. The header was written before the file got
+// its name.
+func TestZeroedTail(t *testing.T) {
 	for _, mode := range promising {
-		for _, how := range []string{"cut", "zeros"} {
-			t.Run(mode.String()+"/"+how, func(t *testing.T) {
-				fs, entries, starts := smallLog(t, mode, false)
-				path := fs.segments()[0]
-				whole := bytes.Clone(fs.content(path)[:starts[len(starts)-1]+10])
-				for at := range whole {
-					data := bytes.Clone(whole)
-					if how == "cut" {
-						data = data[:at]
-					} else {
-						clear(data[at:])
-					}
-					fs := newMemFS()
-					fs.setContent(path, data)
-					keep := 0
-					for keep < len(entries) && starts[keep+1] <= at {
-						keep++
-					}
-					j, got, report, err := collect(memOptions(fs, mode))
-					if err != nil {
-						t.Fatalf("%s at byte %d: %v", how, at, err)
-					}
-					// A record that ends in zeros is whole already when only those are missing.
-					if how == "zeros" && len(got) == keep+1 && len(bytes.TrimRight(whole[:starts[keep+1]], "\x00")) <= at {
-						keep++
-					}
-					if err := equal(got, entries[:keep]); err != nil {
-						t.Fatalf("%s at byte %d: %v", how, at, err)
-					}
-					torn := report.Torn
-					between := len(bytes.TrimRight(data, "\x00")) > starts[keep] || at < segmentHeader && at > 0
-					if between != (torn != nil && torn.Bytes > 0) {
-						t.Fatalf("%s at byte %d: report %v", how, at, report)
-					}
-					if torn != nil && at >= segmentHeader && (torn.Offset != int64(starts[keep]) || torn.LSN != uint64(keep+1) || torn.File != path) {
-						t.Fatalf("%s at byte %d: torn %+v, want LSN %d at byte %d", how, at, torn, keep+1, starts[keep])
-					}
-					h := newHistory()
-					h.entries = got
-					if _, err := h.append(j, 0, 33); err != nil {
-						t.Fatal(err)
-					}
-					if err := j.Close(); err != nil {
-						t.Fatal(err)
-					}
-					if at%5 != 0 && at > segmentHeader && at != starts[keep] {
-						continue // going on is the same work for each; a fifth of them shows it
-					}
-					j, again, report := open(t, memOptions(fs, mode))
-					if err := errors.Join(equal(again, h.entries), j.Close()); err != nil || report.Torn != nil {
-						t.Fatalf("%s at byte %d, reopened: %v, %v", how, at, err, report)
-					}
+		t.Run(mode.String(), func(t *testing.T) {
+			log, entries, starts := smallLog(t, mode, false)
+			path := log.segments()[0]
+			end := starts[len(starts)-1]
+			whole := bytes.Clone(log.content(path)[:end])
+			for at := range end + 10 {
+				fs := log.killed(nil, 0)
+				clear(fs.content(path)[at:])
+				keep := 0
+				for keep < len(entries) && starts[keep+1] <= at {
+					keep++
 				}
-			})
-		}
+				j, got, report, err := collect(memOptions(fs, mode))
+				if at < len(bytes.TrimRight(whole[:segmentHeader], "\x00")) {
+					if !errors.Is(err, journal.ErrDamaged) || !strings.Contains(err.Error(), path) {
+						t.Fatalf("zeros from byte %d, in the header: %v", at, err)
+					}
+					continue
+				}
+				if err != nil {
+					t.Fatalf("zeros from byte %d: %v", at, err)
+				}
+				// A record that ends in zeros is whole already when only those are missing.
+				if len(got) == keep+1 && len(bytes.TrimRight(whole[:starts[keep+1]], "\x00")) <= at {
+					keep++
+				}
+				if err := equal(got, entries[:keep]); err != nil {
+					t.Fatalf("zeros from byte %d: %v", at, err)
+				}
+				torn := report.Torn
+				between := len(bytes.TrimRight(whole[:min(at, end)], "\x00")) > starts[keep]
+				if between != (torn != nil && torn.Bytes > 0) {
+					t.Fatalf("zeros from byte %d: report %v", at, report)
+				}
+				if torn != nil && (torn.Offset != int64(starts[keep]) || torn.LSN != uint64(keep+1) || torn.File != path) {
+					t.Fatalf("zeros from byte %d: torn %+v, want LSN %d at byte %d", at, torn, keep+1, starts[keep])
+				}
+				h := newHistory()
+				h.entries = got
+				if _, err := h.append(j, 0, 33); err != nil {
+					t.Fatal(err)
+				}
+				if err := j.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if at%5 != 0 && at > segmentHeader && at != starts[keep] {
+					continue // going on is the same work for each; a fifth of them shows it
+				}
+				j, again, report := open(t, memOptions(fs, mode))
+				if err := errors.Join(equal(again, h.entries), j.Close()); err != nil || report.Torn != nil {
+					t.Fatalf("zeros from byte %d, reopened: %v, %v", at, err, report)
+				}
+			}
+		})
 	}
 }
 
@@ -125,8 +125,8 @@ func TestFlippedByte(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				fs, entries, starts := smallLog(t, mode, closed)
 				path := fs.segments()[0]
+				log := fs
 				end := len(bytes.TrimRight(fs.content(path), "\x00"))
-				whole := bytes.Clone(fs.content(path)[:end+100])
 				// Behind the last record nothing proves it, unless there is a close mark.
 				proven := starts[len(starts)-2]
 				if closed {
@@ -137,10 +137,9 @@ func TestFlippedByte(t *testing.T) {
 						if flip == 0xff && at%4 != 0 {
 							continue
 						}
-						fs := newMemFS()
-						data := bytes.Clone(whole)
-						data[at] ^= flip
-						fs.setContent(path, data)
+						fs := log.killed(nil, 0)
+						fs.content(path)[at] ^= flip
+						data := bytes.Clone(fs.content(path))
 						j, got, report, err := collect(memOptions(fs, mode))
 						if damage := (*journal.DamageError)(nil); errors.As(err, &damage) {
 							if damage.File != path || damage.Offset > int64(at) || !errors.Is(err, journal.ErrDamaged) ||
@@ -299,9 +298,9 @@ func TestGroupConfirmsTheOneBefore(t *testing.T) {
 	})
 }
 
-// TestMissingSegment takes away each segment of a log in turn.
+// TestMissingSegment takes away each segment of a log in turn, the last one too.
 func TestMissingSegment(t *testing.T) {
-	for missing := range 3 {
+	for missing := range 4 {
 		fs := newMemFS()
 		for range 4 {
 			j, got, _ := open(t, memOptions(fs, journal.SyncOS))

@@ -32,6 +32,8 @@ type segmentHeader struct {
 	firstLSN uint64
 	term     uint64
 	durable  uint64
+	id       identity
+	size     int64 // of the file when it gets its name
 }
 
 // put writes the header into dst, which must hold segmentHeaderBytes.
@@ -45,6 +47,8 @@ func (h segmentHeader) put(dst []byte) {
 	binary.LittleEndian.PutUint64(dst[16:], h.firstLSN)
 	binary.LittleEndian.PutUint64(dst[24:], h.term)
 	binary.LittleEndian.PutUint64(dst[32:], h.durable)
+	copy(dst[40:56], h.id[:])
+	binary.LittleEndian.PutUint32(dst[56:], uint32(h.size))
 	binary.LittleEndian.PutUint32(dst[60:], crc32.Checksum(dst[:60], castagnoli))
 }
 
@@ -66,15 +70,20 @@ func decodeSegmentHeader(src []byte) (segmentHeader, error) {
 		return h, fmt.Errorf("segment has format version %d, this program reads version %d", src[8], formatVersion)
 	}
 	h.mode = SyncMode(src[9])
-	if !h.mode.valid() || !blank(src[10:12]) || !blank(src[40:60]) {
+	if !h.mode.valid() || !blank(src[10:12]) {
 		return h, fmt.Errorf("segment header has a value this program does not know")
 	}
 	h.salt = binary.LittleEndian.Uint32(src[12:])
 	h.firstLSN = binary.LittleEndian.Uint64(src[16:])
 	h.term = binary.LittleEndian.Uint64(src[24:])
 	h.durable = binary.LittleEndian.Uint64(src[32:])
+	copy(h.id[:], src[40:56])
+	h.size = int64(binary.LittleEndian.Uint32(src[56:]))
 	if h.firstLSN == 0 || h.durable >= h.firstLSN {
 		return h, fmt.Errorf("segment header has first LSN %d and durable mark %d", h.firstLSN, h.durable)
+	}
+	if h.size < MinSegmentBytes || h.size > MaxSegmentBytes {
+		return h, fmt.Errorf("segment header has segment size %d, which is not between %d and %d", h.size, MinSegmentBytes, MaxSegmentBytes)
 	}
 	return h, nil
 }

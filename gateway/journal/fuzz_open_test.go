@@ -10,8 +10,8 @@ import (
 
 // FuzzOpen opens a folder whose first segment begins well, so that the fuzzer gets
 // past the header, and then holds anything; a second segment may follow. Open
-// either stops and changes nothing, or gives a log that closes and opens again with
-// the same entries.
+// either stops and changes nothing, or gives a log that is not below its state, closes,
+// and opens again with the same entries.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte{}, uint8(0), uint8(0), false, []byte{})
 	f.Add(make([]byte, 200), uint8(3), uint8(2), false, []byte{})
@@ -24,6 +24,9 @@ func FuzzOpen(f *testing.F) {
 		f.Add(journal.EncodeRecord(uint64(i), 0, nil), uint8(3), i, false, []byte{})
 	}
 	f.Fuzz(func(t *testing.T, rest []byte, records, mode uint8, raw bool, second []byte) {
+		// What the state knows of: no segment, the first, or the second, which is not
+		// always there.
+		newest := []uint64{0, 1, 1, 5}[mode/3%4]
 		fs := newMemFS()
 		var payloads [][]byte
 		for i := range records % 8 {
@@ -34,6 +37,16 @@ func FuzzOpen(f *testing.F) {
 		if !raw {
 			first = append(journal.EncodeSegment(opts.Sync, payloads...), rest...)
 		}
+		// A segment gets its name when it has its full size.
+		first = append(first, make([]byte, max(0, journal.MinSegmentBytes-len(first)))...)
+		if len(second) > 0 {
+			second = append(bytes.Clone(second), make([]byte, max(0, journal.MinSegmentBytes-len(second)))...)
+		}
+		known := int64(0)
+		if newest != 0 {
+			known = journal.MinSegmentBytes
+		}
+		fs.setContent("/log/STATE", journal.EncodeState(newest, known, uint64(mode/12)))
 		paths := []string{"/log/00000000000000000001.seg", "/log/00000000000000000005.seg"}
 		contents := [][]byte{bytes.Clone(first), bytes.Clone(second)}
 		fs.setContent(paths[0], first)
@@ -48,6 +61,9 @@ func FuzzOpen(f *testing.F) {
 			if e.LSN != uint64(i+1) {
 				t.Fatalf("entry %d has LSN %d", i, e.LSN)
 			}
+		}
+		if err == nil && (newest == 5 && len(second) == 0 || len(got) < int(mode/12)) {
+			t.Fatalf("%d entries accepted below the state (segment %d, LSN %d)", len(got), newest, mode/12)
 		}
 		if !raw && len(got) < len(payloads) && len(second) == 0 {
 			t.Fatalf("%d entries of %d before the damage: %v, %v", len(got), len(payloads), report, err)

@@ -43,7 +43,7 @@ func FuzzRecord(f *testing.F) {
 // FuzzSegmentHeader: what decodes encodes to the same bytes.
 func FuzzSegmentHeader(f *testing.F) {
 	var b [segmentHeaderBytes]byte
-	segmentHeader{mode: SyncAlways, salt: 5, firstLSN: 100, term: 2, durable: 99}.put(b[:])
+	segmentHeader{mode: SyncAlways, salt: 5, firstLSN: 100, term: 2, durable: 99, id: identity{1, 15: 2}, size: MinSegmentBytes}.put(b[:])
 	f.Add(b[:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := decodeSegmentHeader(b)
@@ -54,6 +54,29 @@ func FuzzSegmentHeader(f *testing.F) {
 		h.put(again[:])
 		if !bytes.Equal(again[:], b[:segmentHeaderBytes]) {
 			t.Fatalf("%x decodes to %+v, which encodes to %x", b, h, again)
+		}
+	})
+}
+
+// FuzzState: what decodes encodes to the same bytes.
+func FuzzState(f *testing.F) {
+	var b [stateNoteBytes]byte
+	for _, st := range []state{
+		{number: 1},
+		{id: identity{1, 15: 2}, number: 8, newest: 100, size: MaxSegmentBytes, durable: math.MaxUint64},
+	} {
+		st.put(b[:])
+		f.Add(b[:])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		st, ok := decodeState(b)
+		if !ok {
+			return
+		}
+		var again [stateNoteBytes]byte
+		st.put(again[:])
+		if !bytes.Equal(again[:], b[:stateNoteBytes]) {
+			t.Fatalf("%x decodes to %+v, which encodes to %x", b, st, again)
 		}
 	})
 }

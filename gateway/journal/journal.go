@@ -46,6 +46,11 @@ type Journal struct {
 	spare   *buffer
 	current *segment // the segment written to; nil before the first
 
+	id     identity
+	newest atomic.Uint64 // first LSN of the last segment that got its name
+	state  *stateFile    // Open's, then keepSpace's, then Close's
+	noted  uint64        // how many segments had their names when state was written
+
 	space spaceKeeper
 	queue waitQueue
 	stats counters
@@ -104,12 +109,12 @@ func Open(opts Options, replay func(Entry) error) (*Journal, RecoveryReport, err
 	if err != nil {
 		return nil, RecoveryReport{}, err
 	}
-	report, err := recoverLog(opts, replay)
+	report, state, err := recoverLog(opts, replay)
 	if err != nil {
 		return nil, report, errors.Join(err, lock.Close())
 	}
 	j := &Journal{
-		opts: opts, fs: fs, lock: lock,
+		opts: opts, fs: fs, lock: lock, id: state.id(), state: state,
 		pending: newBuffer(opts.MaxPendingBytes / 2),
 		spare:   newBuffer(opts.MaxPendingBytes / 2),
 		stop:    make(chan struct{}),
@@ -264,6 +269,9 @@ func (j *Journal) Close() error {
 	if err == nil {
 		err = j.writeCloseMark()
 	}
+	if err == nil {
+		err = j.note()
+	}
 	return errors.Join(err, j.closeFiles(), j.lock.Close())
 }
 
@@ -362,7 +370,7 @@ func (j *Journal) writePart(p part, data []byte) error {
 		if err := j.finish(p.seg.firstLSN - 1); err != nil {
 			return err
 		}
-		p.seg.header(j.opts, j.durable.Load()).put(data)
+		p.seg.header(j.opts, j.id, j.durable.Load()).put(data)
 	} else if j.opts.Sync == SyncAlways {
 		// The mark of the first record is set anew, because the group before has
 		// been synced since it was appended: so each group confirms all before it.

@@ -74,18 +74,19 @@ func (e *DamageError) Unwrap() error { return ErrDamaged }
 
 // recoverLog reads the log, cuts its torn tail, and puts what it has replayed on
 // the disk. The folder is locked.
-func recoverLog(opts Options, replay func(Entry) error) (RecoveryReport, error) {
+func recoverLog(opts Options, replay func(Entry) error) (RecoveryReport, *stateFile, error) {
 	s := scan{fs: opts.FS, dir: opts.Dir, visit: replay}
 	if err := s.run(); err != nil {
-		return s.report, err
+		return s.report, nil, err
 	}
 	if opts.Term < s.report.Term {
-		return s.report, fmt.Errorf("%w: this process has term %d, %s has term %d: another has taken over", ErrTerm, opts.Term, opts.Dir, s.report.Term)
+		return s.report, nil, fmt.Errorf("%w: this process has term %d, %s has term %d: another has taken over", ErrTerm, opts.Term, opts.Dir, s.report.Term)
 	}
 	if t := s.report.Torn; t != nil {
 		opts.Logger.Warn("journal tail cut", "file", t.File, "offset", t.Offset, "lsn", t.LSN, "bytes", t.Bytes, "records", t.Records, "why", t.Why)
 	}
-	return s.report, s.settle()
+	state, err := s.settle()
+	return s.report, state, err
 }
 
 // Cut gives up the entry with the given LSN and everything above it, for good. It
@@ -106,7 +107,7 @@ func Cut(dir string, fs FS, lsn uint64) (RecoveryReport, error) {
 	s := scan{fs: fs, dir: dir, limit: lsn}
 	err = s.run()
 	if err == nil {
-		err = s.settle()
+		_, err = s.settle()
 	}
 	return s.report, errors.Join(err, lock.Close())
 }
@@ -114,7 +115,8 @@ func Cut(dir string, fs FS, lsn uint64) (RecoveryReport, error) {
 // Verify reads the log in dir and calls visit, when it is not nil, for each entry.
 // It takes no lock and changes nothing, so it may run beside the process that
 // writes; what is being written at the moment then looks like a torn tail. A nil
-// fs is the real one. Damage is returned as *DamageError.
+// fs is the real one. Damage is returned as *DamageError. A log that is begun or cut
+// while it is read, and then seems too short, is an error that asks to read it again.
 func Verify(dir string, fs FS, visit func(Entry) error) (RecoveryReport, error) {
 	if fs == nil {
 		fs = osFS{}
@@ -124,63 +126,84 @@ func Verify(dir string, fs FS, visit func(Entry) error) (RecoveryReport, error) 
 	return s.report, err
 }
 
-// settle brings the disk to what the scan has believed: later files away, the last
-// one cut at its end, and everything above the durable mark on the disk.
-func (s *scan) settle() error {
+// settle brings the disk to what the scan has believed: everything kept is on the
+// disk, then the state says so, and then what is not kept goes: later files away,
+// the last one cut at its end.
+func (s *scan) settle() (*stateFile, error) {
 	for _, path := range s.prepared {
 		if err := s.fs.Remove(path); err != nil {
-			return fmt.Errorf("journal: remove a segment prepared by an earlier process: %w", err)
+			return nil, fmt.Errorf("journal: remove a segment prepared by an earlier process: %w", err)
 		}
+	}
+	for i, end := range s.ends {
+		if end.lastLSN <= s.report.DurableLSN {
+			continue
+		}
+		if err := s.withFile(i, func(f File) error { return rewrite(f, end.off) }); err != nil {
+			return nil, fmt.Errorf("journal: settle the tail: %w", err)
+		}
+	}
+	if err := s.fs.SyncDir(s.dir); err != nil {
+		return nil, fmt.Errorf("journal: settle the tail: %w", err)
+	}
+	f := &stateFile{fs: s.fs, dir: s.dir, last: s.state}
+	if err := f.settle(s.kept()); err != nil {
+		return nil, err
 	}
 	// From the end, so that a crash in between leaves a log without a hole.
 	for i := len(s.segs) - 1; i >= len(s.ends); i-- {
 		if err := s.fs.Remove(s.segs[i].path); err != nil {
-			return fmt.Errorf("journal: cut the tail: %w", err)
+			return nil, fmt.Errorf("journal: cut the tail: %w", err)
 		}
 		if err := s.fs.SyncDir(s.dir); err != nil {
-			return fmt.Errorf("journal: cut the tail: %w", err)
+			return nil, fmt.Errorf("journal: cut the tail: %w", err)
 		}
 	}
-	for i, end := range s.ends {
-		last := i == len(s.ends)-1
-		if !last && end.lastLSN <= s.report.DurableLSN {
-			continue
-		}
-		if err := s.settleFile(s.segs[i].path, end, last); err != nil {
-			return fmt.Errorf("journal: settle the tail: %w", err)
+	if last := len(s.ends) - 1; last >= 0 {
+		if err := s.withFile(last, func(f File) error { return f.Truncate(s.ends[last].off) }); err != nil {
+			return nil, fmt.Errorf("journal: cut the tail: %w", err)
 		}
 	}
-	if err := s.fs.SyncDir(s.dir); err != nil {
-		return fmt.Errorf("journal: settle the tail: %w", err)
-	}
-	return nil
+	return f, nil
 }
 
-func (s *scan) settleFile(path string, end segmentEnd, truncate bool) (err error) {
-	f, err := s.fs.Open(path, true)
+// kept is the state of what the scan has believed.
+func (s *scan) kept() state {
+	st := state{id: s.id, durable: s.report.LastLSN}
+	if s.idFile == "" {
+		st.id = newIdentity()
+	}
+	if last := len(s.ends) - 1; last >= 0 {
+		st.newest, st.size = s.segs[last].first, s.ends[last].off
+	}
+	return st
+}
+
+// withFile opens segment i, changes it, and syncs it.
+func (s *scan) withFile(i int, change func(File) error) error {
+	f, err := s.fs.Open(s.segs[i].path, true)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if truncate {
-		if err := f.Truncate(end.off); err != nil {
+	if err = change(f); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// rewrite writes the first end bytes again. A sync alone would not do: after a failed
+// one the kernel may hold pages it calls clean that never reached the disk, and a
+// sync of those does nothing.
+func rewrite(f File, end int64) error {
+	buf := make([]byte, min(end, windowBytes))
+	for off := int64(0); off < end; off += int64(len(buf)) {
+		buf = buf[:min(int64(len(buf)), end-off)]
+		if _, err := f.ReadAt(buf, off); err != nil {
+			return err
+		}
+		if _, err := f.WriteAt(buf, off); err != nil {
 			return err
 		}
 	}
-	// Above the mark the content is written again and not only synced: after a
-	// failed sync the kernel may hold pages it calls clean that never reached the
-	// disk, and a sync of those does nothing.
-	if end.lastLSN > s.report.DurableLSN {
-		buf := make([]byte, min(end.off, windowBytes))
-		for off := int64(0); off < end.off; off += int64(len(buf)) {
-			buf = buf[:min(int64(len(buf)), end.off-off)]
-			if _, err := f.ReadAt(buf, off); err != nil {
-				return err
-			}
-			if _, err := f.WriteAt(buf, off); err != nil {
-				return err
-			}
-		}
-	}
-	return f.Sync()
+	return nil
 }

@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 )
 
 // scan reads all segments of a folder in order. It changes nothing.
@@ -12,6 +13,12 @@ type scan struct {
 	visit func(Entry) error
 	limit uint64 // stop before this LSN; 0 is none
 	live  bool   // somebody may be writing
+
+	state   state  // what must be there at least
+	noState string // what is there instead of a state; empty when there is one
+	id      identity
+	idFile  string // that says so; empty while nothing has
+	short   string // what says that the newest segment's file is too short, if it is
 
 	segs     []segmentFile
 	prepared []string
@@ -32,8 +39,10 @@ type segmentEnd struct {
 // stop is where reading ended before the end of the log, and what lies behind.
 type stop struct {
 	seg    int
+	file   string // if it is not that of the segment
 	off    int64
 	found  string
+	why    string   // why this cannot be the tail of a crash, if that is known already
 	headed bool     // the segment has a valid header
 	mode   SyncMode // from it
 	missed bool     // the file ends well, but the next one begins too late
@@ -48,14 +57,28 @@ type stop struct {
 // run reads the log into s.report and s.ends. It returns a *DamageError, an error
 // of the file system, or the error of visit.
 func (s *scan) run() error {
+	err := s.read()
+	s.report.DurableLSN = max(s.report.DurableLSN, s.state.durable)
+	return err
+}
+
+func (s *scan) read() error {
 	var err error
+	// The state is read before the list, so that beside a writer the list holds
+	// all that the state knows of.
+	if s.state, s.noState, err = readState(s.fs, s.dir); err != nil {
+		return err
+	}
+	if s.noState == "" {
+		s.id, s.idFile = s.state.id, filepath.Join(s.dir, stateName)
+	}
 	// The list is taken before anything is read: a segment is in it only if the
 	// one before is whole, even beside a writer.
 	if s.segs, s.prepared, err = listSegments(s.fs, s.dir); err != nil {
 		return err
 	}
 	s.buf = make([]byte, windowBytes)
-	if len(s.segs) > 0 && s.segs[0].first != 1 {
+	if len(s.segs) > 0 && s.segs[0].first != 1 && !s.reached() {
 		return &DamageError{File: s.segs[0].path, LSN: 1, Found: fmt.Sprintf("the first segment begins with LSN %d", s.segs[0].first),
 			Why: "segments are missing"}
 	}
@@ -74,6 +97,11 @@ func (s *scan) run() error {
 		}
 		if at != nil {
 			return s.judge(at)
+		}
+	}
+	if !s.reached() {
+		if err := s.reaches(); err != nil {
+			return err
 		}
 	}
 	if s.limit != 0 {
@@ -100,10 +128,15 @@ func (s *scan) segment(i int) (at *stop, err error) {
 	if err != nil {
 		return nil, err
 	}
-	header, bad := s.header(b, s.segs[i].first)
+	header, bad := decodeSegmentHeader(b)
+	s.measure(i, w.size, header)
 	if bad != nil {
 		last, err := w.lastByte(0)
 		return &stop{seg: i, found: bad.Error(), bytes: last + 1}, err
+	}
+	if found, why := s.foreign(header, s.segs[i]); found != "" {
+		last, err := w.lastByte(0)
+		return &stop{seg: i, found: found, why: why, bytes: last + 1}, err
 	}
 	s.report.CleanClose = false
 	s.report.DurableLSN = max(s.report.DurableLSN, header.durable)
@@ -148,18 +181,88 @@ func (s *scan) segment(i int) (at *stop, err error) {
 	return nil, err
 }
 
-// header decodes the header of the segment that should begin with LSN first.
-func (s *scan) header(b []byte, first uint64) (segmentHeader, error) {
-	h, err := decodeSegmentHeader(b)
-	switch {
-	case err != nil:
-		return h, err
-	case h.firstLSN != first:
-		return h, fmt.Errorf("segment header has first LSN %d", h.firstLSN)
-	case h.term < s.report.Term:
-		return h, fmt.Errorf("segment header has term %d after term %d", h.term, s.report.Term)
+// foreign says what shows that the file with this header is not the segment that it
+// is named for, and why no crash leaves it so.
+func (s *scan) foreign(h segmentHeader, seg segmentFile) (found, why string) {
+	if s.idFile == "" {
+		s.id, s.idFile = h.id, seg.path
 	}
-	return h, nil
+	switch {
+	case h.id != s.id:
+		found = fmt.Sprintf("a segment of journal %v, while %s is of journal %v", h.id, s.idFile, s.id)
+	case h.firstLSN != seg.first:
+		found = fmt.Sprintf("segment header has first LSN %d", h.firstLSN)
+	case h.term < s.report.Term:
+		found = fmt.Sprintf("segment header has term %d after term %d", h.term, s.report.Term)
+	default:
+		return "", ""
+	}
+	return found, "a header whose CRC32C is right was not torn: the file comes from elsewhere"
+}
+
+// measure notes when the file of segment i is shorter than it must be. Only the
+// newest one can be cut without a later one that shows it.
+func (s *scan) measure(i int, size int64, h segmentHeader) {
+	seg := s.segs[i]
+	if i != len(s.segs)-1 || seg.first < s.state.newest || s.noState != "" {
+		return
+	}
+	// A segment has its full size before it gets its name, and is cut only after
+	// the state says so.
+	least, from := max(h.size, MinSegmentBytes), "that it had when it got its name"
+	if seg.first == s.state.newest {
+		least, from = s.state.size, "that "+stateName+" knows of"
+	}
+	if size < least {
+		s.short = fmt.Sprintf("the file has %d bytes of the %d %s, and no crash shortens a file", size, least, from)
+	}
+}
+
+// shortfall says in what a log that ends at the stop falls short of its state, or
+// what the state itself lacks.
+func (s *scan) shortfall(at *stop) string {
+	path := filepath.Join(s.dir, stateName)
+	last := len(s.segs) - 1
+	switch newest := s.state.newest; {
+	case s.noState == noFile && last < 0:
+		return "" // a new folder
+	case s.noState != "":
+		return fmt.Sprintf("%s is there before the first segment, a crash leaves one of its notes whole, and without it nobody knows whether the log has lost its end", path)
+	case s.next() <= s.state.durable:
+		return fmt.Sprintf("the durable mark in %s says that everything up to LSN %d had reached the disk", path, s.state.durable)
+	case newest != 0 && (last < 0 || s.segs[last].first < newest):
+		return fmt.Sprintf("%s knows that segment %s was in use", path, segmentName(newest))
+	case !at.headed && at.seg >= 0 && s.segs[at.seg].first <= newest:
+		return fmt.Sprintf("%s knows that the segment was in use, so its header had been written", path)
+	}
+	return ""
+}
+
+// reaches is asked of a log that ends well, and says when that end is too early.
+func (s *scan) reaches() error {
+	last := len(s.segs) - 1
+	at := &stop{seg: last, headed: true}
+	switch {
+	case s.short == "" && s.shortfall(at) == "":
+		return nil
+	case s.noState != "":
+		at.file, at.found = filepath.Join(s.dir, stateName), s.noState
+	case last < 0 || s.segs[last].first < s.state.newest:
+		at.file, at.found = filepath.Join(s.dir, segmentName(s.next())), noFile
+	default:
+		at.off, at.found = s.ends[last].off, "the end of the log"
+	}
+	return s.judge(at)
+}
+
+// moved reports whether the state is another by now, because a process has begun
+// or cut the log beside this reader: then it is no measure for the files.
+func (s *scan) moved() (bool, error) {
+	if !s.live {
+		return false, nil
+	}
+	now, bad, err := readState(s.fs, s.dir)
+	return now != s.state || bad != s.noState, err
 }
 
 // follows reports whether r, which is whole, is what comes next.
@@ -259,7 +362,7 @@ func (s *scan) lookLater(at *stop) error {
 			return err
 		}
 		at.bytes += last + 1
-		if bad == nil {
+		if bad == nil && header.id == s.id {
 			at.durable = max(at.durable, header.durable)
 		}
 		if at.later == "" && (bad == nil || last >= segmentHeaderBytes) {
@@ -277,21 +380,40 @@ func (s *scan) judge(at *stop) error {
 	}
 	s.report.CleanClose = false
 	s.report.DurableLSN = max(s.report.DurableLSN, at.durable)
-	why := ""
+	why, byState := at.why, ""
 	switch {
+	case why != "":
+	case s.short != "":
+		byState = s.short
 	case s.next() <= s.report.DurableLSN:
 		why = fmt.Sprintf("a later durable mark says that everything up to LSN %d had reached the disk", s.report.DurableLSN)
 	case at.later != "":
 		why = fmt.Sprintf("the later segment %s was begun only when everything before it was written", at.later)
 	case !at.headed && at.bytes > segmentHeaderBytes:
 		why = "no byte is behind a segment header before the header is written"
-	case at.records > 0 && at.mode != SyncAlways:
+	default:
+		byState = s.shortfall(at)
+	}
+	switch {
+	case byState != "":
+		moved, err := s.moved()
+		if err == nil && moved {
+			err = fmt.Errorf("journal: a process has begun or cut the log in %s while it was read: read it again", s.dir)
+		}
+		if err != nil {
+			return err
+		}
+		why = byState
+	case why == "" && at.records > 0 && at.mode != SyncAlways:
 		why = fmt.Sprintf("whole records from LSN %d on lie behind it, and under sync mode %v a dying process leaves none (a power cut may: this mode promises nothing then)", at.lsn, at.mode)
 	}
-	if why != "" {
-		return &DamageError{File: s.segs[at.seg].path, Offset: at.off, LSN: s.next(), Durable: s.report.DurableLSN, Found: at.found, Why: why}
+	if at.file == "" {
+		at.file = s.segs[at.seg].path
 	}
-	s.report.Torn = &TornTail{File: s.segs[at.seg].path, Offset: at.off, LSN: s.next(), Bytes: at.bytes, Records: at.records, Why: at.found}
+	if why != "" {
+		return &DamageError{File: at.file, Offset: at.off, LSN: s.next(), Durable: max(s.report.DurableLSN, s.state.durable), Found: at.found, Why: why}
+	}
+	s.report.Torn = &TornTail{File: at.file, Offset: at.off, LSN: s.next(), Bytes: at.bytes, Records: at.records, Why: at.found}
 	return nil
 }
 

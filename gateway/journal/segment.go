@@ -45,8 +45,9 @@ func (s *segment) close() error {
 	return s.file.Close()
 }
 
-func (s *segment) header(opts Options, durable uint64) segmentHeader {
-	return segmentHeader{mode: opts.Sync, salt: s.salt, firstLSN: s.firstLSN, term: opts.Term, durable: durable}
+func (s *segment) header(opts Options, id identity, durable uint64) segmentHeader {
+	return segmentHeader{mode: opts.Sync, salt: s.salt, firstLSN: s.firstLSN, term: opts.Term, durable: durable,
+		id: id, size: opts.SegmentBytes}
 }
 
 func segmentName(first uint64) string { return fmt.Sprintf("%020d%s", first, segmentSuffix) }
@@ -159,6 +160,10 @@ func (j *Journal) keepSpace() {
 				_ = j.fail("prepare a segment in", j.opts.Dir, err)
 			}
 		}
+		if j.Err() == nil && j.noted != j.stats.segments.Load() && j.note() != nil {
+			// No space: a file system that copies on write needs some even here.
+			retry = time.After(spaceRetry)
+		}
 		if j.Err() == nil {
 			_ = j.syncRetired()
 		}
@@ -189,8 +194,9 @@ func (j *Journal) prepare() (*segment, error) {
 		return nil, err
 	}
 	err = file.Allocate(j.opts.SegmentBytes)
-	if err == nil && j.opts.Sync == SyncAlways {
-		// The size and the block map now, so that a commit syncs little else.
+	if err == nil {
+		// The size and the block map now: so a commit syncs little else, and in
+		// every mode a segment that is shorter than allocated was not left by a crash.
 		err = file.Sync()
 	}
 	if err != nil {
@@ -213,7 +219,7 @@ func (j *Journal) beginFirst() error {
 	}
 	seg.firstLSN = j.appended.Load() + 1
 	var header [segmentHeaderBytes]byte
-	seg.header(j.opts, j.durable.Load()).put(header[:])
+	seg.header(j.opts, j.id, j.durable.Load()).put(header[:])
 	if _, err = seg.file.WriteAt(header[:], 0); err == nil {
 		seg.end, seg.dirty = segmentHeaderBytes, true
 		err = j.syncSegment(seg)
@@ -222,7 +228,7 @@ func (j *Journal) beginFirst() error {
 		err = j.adopt(seg)
 	}
 	if err == nil {
-		err = j.fs.SyncDir(j.opts.Dir)
+		err = j.note()
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("journal: begin %s: %w", seg.path, err), seg.file.Close())
@@ -274,12 +280,36 @@ func (j *Journal) adopt(seg *segment) error {
 		return j.fail("rename", seg.path, err)
 	}
 	seg.path = named
+	j.newest.Store(seg.firstLSN)
 	j.stats.segments.Add(1)
 	if j.opts.Sync == SyncAlways {
 		if err := j.fs.SyncDir(j.opts.Dir); err != nil {
 			return j.fail("sync folder", j.opts.Dir, err)
 		}
 	}
+	j.space.wake() // to note it
+	return nil
+}
+
+// note writes into the state which segment is the newest and how much is on the disk.
+// It syncs the folder before, because it may run between the rename of adopt and the
+// sync there. Open calls it, then keepSpace, then Close.
+func (j *Journal) note() error {
+	begun := j.stats.segments.Load()
+	st := j.state.last
+	st.durable = j.durable.Load()
+	if begun > 0 {
+		st.newest, st.size = j.newest.Load(), j.opts.SegmentBytes
+	}
+	if err := j.fs.SyncDir(j.opts.Dir); err != nil {
+		return j.fail("sync folder", j.opts.Dir, err)
+	}
+	if err := j.state.store(st); outOfSpace(err) {
+		return err
+	} else if err != nil {
+		return j.fail("note the state in", j.opts.Dir, err)
+	}
+	j.noted = begun
 	return nil
 }
 

@@ -1,0 +1,197 @@
+package journal
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+const (
+	stateName = "STATE"
+	stateTemp = "STATE.tmp"
+
+	noFile = "no such file" // what readState says then
+
+	stateMagic     = "TGJSTA\r\n"
+	stateNoteBytes = 64
+	// stateSlotBytes keeps the two notes on pages of their own, so that a torn
+	// write of one leaves the other alone.
+	stateSlotBytes = 4096
+	stateFileBytes = 2 * stateSlotBytes
+)
+
+// identity tells one journal from another. It is drawn when a folder is first used.
+type identity [16]byte
+
+func newIdentity() (id identity) {
+	_, _ = rand.Read(id[:]) // never fails, by its contract
+	return id
+}
+
+func (id identity) String() string { return hex.EncodeToString(id[:]) }
+
+// state is a note of what must be there at least. A log cannot show that its own
+// end is missing; this can. The package comment has the byte table.
+type state struct {
+	id      identity
+	number  uint64 // of the note, from 1; its parity is its slot
+	newest  uint64 // first LSN of the newest segment taken into use; 0 is none
+	size    int64  // bytes that its file has at least
+	durable uint64 // LSN that is on the disk, and all below
+}
+
+// put writes the note into dst, which must hold stateNoteBytes.
+func (st state) put(dst []byte) {
+	dst = dst[:stateNoteBytes]
+	clear(dst)
+	copy(dst, stateMagic)
+	dst[8] = formatVersion
+	copy(dst[16:32], st.id[:])
+	binary.LittleEndian.PutUint64(dst[32:], st.number)
+	binary.LittleEndian.PutUint64(dst[40:], st.newest)
+	binary.LittleEndian.PutUint32(dst[48:], uint32(st.size))
+	binary.LittleEndian.PutUint64(dst[52:], st.durable)
+	binary.LittleEndian.PutUint32(dst[60:], crc32.Checksum(dst[:60], castagnoli))
+}
+
+// decodeState reads what put wrote. It reports false for anything else.
+func decodeState(src []byte) (state, bool) {
+	var st state
+	if len(src) < stateNoteBytes {
+		return st, false
+	}
+	src = src[:stateNoteBytes]
+	if string(src[:8]) != stateMagic || src[8] != formatVersion || !blank(src[9:16]) ||
+		crc32.Checksum(src[:60], castagnoli) != binary.LittleEndian.Uint32(src[60:]) {
+		return st, false
+	}
+	copy(st.id[:], src[16:32])
+	st.number = binary.LittleEndian.Uint64(src[32:])
+	st.newest = binary.LittleEndian.Uint64(src[40:])
+	st.size = int64(binary.LittleEndian.Uint32(src[48:]))
+	st.durable = binary.LittleEndian.Uint64(src[52:])
+	return st, st.number > 0 && st.size <= MaxSegmentBytes && (st.newest == 0) == (st.size == 0)
+}
+
+// readState returns the last whole note in dir. A file that no crash can have left
+// (none at all, too short, no whole note) is told in bad; err is one of the file
+// system.
+func readState(fs FS, dir string) (st state, bad string, err error) {
+	path := filepath.Join(dir, stateName)
+	f, err := fs.Open(path, false)
+	if errors.Is(err, os.ErrNotExist) {
+		return st, noFile, nil
+	}
+	if err != nil {
+		return st, "", fmt.Errorf("journal: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return st, "", fmt.Errorf("journal: size of %s: %w", path, err)
+	}
+	if size != stateFileBytes {
+		return st, fmt.Sprintf("a file of %d bytes instead of %d", size, stateFileBytes), nil
+	}
+	for slot := range int64(2) {
+		var note [stateNoteBytes]byte
+		if _, err := f.ReadAt(note[:], slot*stateSlotBytes); err != nil && !errors.Is(err, io.EOF) {
+			return st, "", fmt.Errorf("journal: read %s: %w", path, err)
+		}
+		if got, ok := decodeState(note[:]); ok && got.number%2 == uint64(slot) && got.number > st.number {
+			st = got
+		}
+	}
+	if st.number == 0 {
+		return st, "no note whose CRC32C is right", nil
+	}
+	return st, "", nil
+}
+
+// stateFile writes the notes. One caller at a time: Open, then keepSpace, then Close.
+type stateFile struct {
+	fs   FS
+	dir  string
+	last state // what the file holds; number 0: there is none yet, or none that is valid
+}
+
+func (f *stateFile) id() identity { return f.last.id }
+
+// write makes st the note of its number, durably.
+func (f *stateFile) write(st state) (err error) {
+	path := filepath.Join(f.dir, stateName)
+	file, err := f.fs.Open(path, true)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	var note [stateNoteBytes]byte
+	st.put(note[:])
+	if _, err = file.WriteAt(note[:], int64(st.number%2)*stateSlotBytes); err == nil {
+		err = file.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("journal: write %s: %w", path, err)
+	}
+	f.last = st
+	return nil
+}
+
+// store makes st the last note, in place of the last but one. It is in place and not
+// by a new file, so that a full disk does not stop it.
+func (f *stateFile) store(st state) error {
+	st.number = f.last.number + 1
+	return f.write(st)
+}
+
+// settle makes st both notes, so that no older one counts any more: st may promise
+// less than they do. It creates the file if there is none that is valid.
+func (f *stateFile) settle(st state) error {
+	if f.last.number == 0 {
+		return f.create(st)
+	}
+	// Once more what is there: after a failed sync the kernel may show a last note
+	// that never reached the disk, and the other one is about to be overwritten.
+	if err := f.write(f.last); err != nil {
+		return err
+	}
+	if err := f.store(st); err != nil {
+		return err
+	}
+	return f.store(st)
+}
+
+func (f *stateFile) create(st state) (err error) {
+	st.number = 2
+	before := st
+	before.number = 1
+	content := make([]byte, stateFileBytes)
+	st.put(content)
+	before.put(content[stateSlotBytes:])
+
+	path, temp := filepath.Join(f.dir, stateName), filepath.Join(f.dir, stateTemp)
+	file, err := f.fs.Create(temp)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if _, err = file.WriteAt(content, 0); err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = f.fs.Rename(temp, path)
+	}
+	if err == nil {
+		err = f.fs.SyncDir(f.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("journal: create %s: %w", path, err)
+	}
+	f.last = st
+	return nil
+}
