@@ -172,6 +172,15 @@ func (c *Conn) Write(p []byte) (int, error) {
 	}
 }
 
+// CloseWrite ends our direction and leaves the peer's open, so that a server which stops reading in mid-request can still be heard
+// (net/http asks for it). It does nothing where the connection below cannot.
+func (c *Conn) CloseWrite() error {
+	if below, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return below.CloseWrite()
+	}
+	return nil
+}
+
 // Close implements net.Conn and gives the place free.
 func (c *Conn) Close() error {
 	err := c.Conn.Close()
