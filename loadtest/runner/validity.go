@@ -81,8 +81,8 @@ func (j *judge) between(share, suspect, invalid float64, format string, args ...
 func Judge(cell Cell, out Outcome) Validity {
 	var j judge
 	j.connections(out)
-	j.load(cell, out)
 	j.end(out)
+	j.load(cell, out)
 	j.machine(cell, out)
 	j.tester(out)
 	switch {
