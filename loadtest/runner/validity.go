@@ -47,6 +47,8 @@ const (
 	silentResponses = 10
 	// A collector pause in the tester delays every answer that arrives meanwhile, so a share of 1 % of the time can decide a p99.
 	suspectGC = 0.01
+	// /proc/stat counts in ticks of 10 ms (USER_HZ = 100), so below this a share cannot be told to a hundredth.
+	leastCoreTime = time.Second
 	// An order that is rejected costs the gateway less than one that is matched, so with too many of them it is another load.
 	suspectRejected = 0.01
 )
@@ -181,6 +183,10 @@ func (j *judge) machine(cell Cell, out Outcome) {
 	}
 	var steal, foreign shares
 	for _, side := range sides(plan, out) {
+		if total := side.cores.Total(); total > 0 && total < leastCoreTime {
+			j.say(&j.suspect, "too short to tell what else ran on the cores: the kernel counts their time in steps of 10 ms")
+			return
+		}
 		if total := float64(side.cores.Total()); total > 0 {
 			steal.add(side.name, float64(side.cores.Steal)/total)
 			foreign.add(side.name, float64(side.cores.Busy-side.own)/total)

@@ -109,12 +109,15 @@ func TestJudge(t *testing.T) {
 			o.ClientUse.Cores = machine.CoreTimes{Busy: 9 * time.Second, Idle: time.Second}
 		}, want: runner.Suspect, reason: "other processes used 40.0 % (client) of the cores, the gateway under test among them"},
 		{name: "steal", change: func(_ *runner.Cell, o *runner.Outcome) {
-			o.ServerUse.Cores = machine.CoreTimes{Busy: 500, Idle: 490, Steal: 10}
-			o.ServerUse.Counters = machine.Counters{At: 1000, UserCPU: 500}
+			o.ServerUse.Cores = machine.CoreTimes{Busy: 5000 * time.Millisecond, Idle: 4900 * time.Millisecond, Steal: 100 * time.Millisecond}
+			o.ServerUse.Counters = machine.Counters{At: 10 * time.Second, UserCPU: 5 * time.Second}
 		}, want: runner.Suspect, reason: "the hypervisor took 0.0 % (client) and 1.0 % (server) of the cores"},
+		{name: "too short for the kernel's ticks", change: func(_ *runner.Cell, o *runner.Outcome) {
+			o.ClientUse.Cores = machine.CoreTimes{Busy: 30 * time.Millisecond, Steal: 40 * time.Millisecond}
+		}, want: runner.Suspect, reason: "too short to tell what else ran on the cores", not: "hypervisor"},
 		{name: "much steal", change: func(_ *runner.Cell, o *runner.Outcome) {
-			o.ClientUse.Cores = machine.CoreTimes{Busy: 400, Idle: 100, Steal: 500}
-			o.ClientUse.Counters = machine.Counters{At: 1000, UserCPU: 400}
+			o.ClientUse.Cores = machine.CoreTimes{Busy: 4 * time.Second, Idle: time.Second, Steal: 5 * time.Second}
+			o.ClientUse.Counters = machine.Counters{At: 10 * time.Second, UserCPU: 4 * time.Second}
 		}, want: runner.Invalid, reason: "the hypervisor took 50.0 % (client) and 0.0 % (server) of the cores"},
 		{name: "neighbours", change: func(_ *runner.Cell, o *runner.Outcome) {
 			o.ServerUse.Cores = machine.CoreTimes{Busy: 6 * time.Second, Idle: 4 * time.Second}
