@@ -61,7 +61,7 @@ func TestZeroedTail(t *testing.T) {
 			path := log.segments()[0]
 			end := starts[len(starts)-1]
 			whole := bytes.Clone(log.content(path)[:end])
-			for at := range end + 10 {
+			for at := 0; at < end+10; at += every {
 				fs := log.killed(nil, 0)
 				clear(fs.content(path)[at:])
 				keep := 0
@@ -132,7 +132,7 @@ func TestFlippedByte(t *testing.T) {
 				if closed {
 					proven = starts[len(starts)-1]
 				}
-				for at := range end {
+				for at := 0; at < end; at += every {
 					for _, flip := range []byte{1 << (at % 8), 0xff} {
 						if flip == 0xff && at%4 != 0 {
 							continue

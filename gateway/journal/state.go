@@ -104,7 +104,7 @@ func readState(fs FS, dir string) (st state, bad string, err error) {
 		if _, err := f.ReadAt(note[:], slot*stateSlotBytes); err != nil && !errors.Is(err, io.EOF) {
 			return st, "", fmt.Errorf("journal: read %s: %w", path, err)
 		}
-		if got, ok := decodeState(note[:]); ok && got.number%2 == uint64(slot) && got.number > st.number {
+		if got, ok := decodeState(note[:]); ok && got.number > st.number {
 			st = got
 		}
 	}

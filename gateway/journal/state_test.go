@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -80,6 +82,7 @@ func TestLostEnd(t *testing.T) {
 				removeFile(t, fs, path)
 			}
 		}, "/log/00000000000000000001.seg", 1, statePath},
+		{"first segment removed", 50, true, func(t *testing.T, fs *memFS, _ string) { removeFile(t, fs, fs.segments()[0]) }, "", 1, "segments are missing"},
 		{"cut in a record", 20, false, func(_ *testing.T, fs *memFS, last string) { cutFile(fs, last, 5000) }, "", 2, "5000 bytes of the 131072"},
 		{"cut in a record", 20, true, func(_ *testing.T, fs *memFS, last string) { cutFile(fs, last, 5000) }, "", 2, "5000 bytes of the 131072"},
 		{"cut behind a record", 50, true, func(_ *testing.T, fs *memFS, last string) { cutFile(fs, last, segmentHeader+4044) }, "", firstOfSecond + 1, "4108 bytes of the 131072"},
@@ -247,14 +250,15 @@ func TestForeignFiles(t *testing.T) {
 }
 
 // TestStateNoteLost damages either note of the state, as a torn write does: the other
-// one serves, and asks for nothing that was cut since. The last start had no space for
-// a segment, so that the newest file is one that was cut.
+// one serves, and asks for nothing that was cut since. The second log was killed after a
+// start without space for a segment, so that its newest file is one that was cut.
 func TestStateNoteLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, entries := stoppedLog(t, journal.SyncOS, 50, true)
-		short := fs.killed(nil, 0)
-		short.space = -1 << 30
-		j, _, _ := open(t, memOptions(short, journal.SyncOS))
+		full := fs.killed(nil, 0)
+		full.space = -1 << 30
+		j, _, _ := open(t, memOptions(full, journal.SyncOS))
+		short := full.killed(nil, 0)
 		if err := j.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -276,6 +280,70 @@ func TestStateNoteLost(t *testing.T) {
 					}
 				}
 			}
+		}
+	})
+}
+
+// TestStateAfterFailedSync: a note whose sync failed is whole in what the kernel shows
+// and torn on the disk. The next start loses the power in the middle of its own notes.
+func TestStateAfterFailedSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(8, 8))
+		fs, h := newMemFS(), newHistory()
+		j, _, _ := open(t, memOptions(fs, journal.SyncAlways))
+		synctest.Wait()
+		if _, err := h.append(j, 0, 100); err != nil {
+			t.Fatal(err)
+		}
+		fs.intercept(func(c call) *fault {
+			if c.op == "sync" && c.path == statePath {
+				return &fault{syscall.EIO, 0}
+			}
+			return nil
+		})
+		if err := j.Close(); !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), statePath) {
+			t.Fatalf("close: %v", err)
+		}
+		node, torn := fs.names[statePath], 0
+		for slot := range 2 {
+			shown, disk := node.data[slot*stateSlot:][:stateNote], node.disk[slot*stateSlot:][:stateNote]
+			if !bytes.Equal(shown, disk) {
+				copy(disk, shown[:stateNote*3/4])
+				torn++
+			}
+		}
+		cuts := 0
+		fs.intercept(oneAtATime(func(c call) *fault {
+			if c.op != "write" || c.path != statePath || t.Failed() {
+				return nil
+			}
+			cuts++
+			after := fs.powerCut(rng)
+			state := bytes.Clone(after.content(statePath))
+			copy(state[c.off:], c.data[:stateNote*3/4])
+			after.setContent(statePath, state)
+			survives(t, after, memOptions(nil, journal.SyncAlways), h.entries, 1, rng)
+			return nil
+		}))
+		j, _, _ = open(t, memOptions(fs, journal.SyncAlways))
+		if err := j.Close(); err != nil || cuts < 4 || torn != 1 {
+			t.Fatalf("%v, %d notes torn, the power cut %d times", err, torn, cuts)
+		}
+	})
+}
+
+// TestForeignMark: the durable mark of another journal's segment says nothing about
+// this one.
+func TestForeignMark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs, _ := stoppedLog(t, journal.SyncOff, 31, false)
+		other, _ := stoppedLog(t, journal.SyncAlways, 50, false)
+		fs.content(fs.segments()[0])[segmentHeader+5] ^= 1 // the first record
+		fs.setContent(other.segments()[1], bytes.Clone(other.content(other.segments()[1])))
+		_, _, _, err := collect(memOptions(fs, journal.SyncOff))
+		damage := (*journal.DamageError)(nil)
+		if !errors.As(err, &damage) || damage.LSN != 1 || damage.Durable != 0 {
+			t.Fatalf("%v; want damage at LSN 1 and no durable mark", err)
 		}
 	})
 }
