@@ -2,4 +2,4 @@
 
 package journal_test
 
-const every = 1
+var every = 1
