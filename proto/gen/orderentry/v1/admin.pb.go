@@ -523,6 +523,198 @@ func (x *GetLimitsResponse) GetLimits() *Limits {
 	return nil
 }
 
+// Reads an exposure.
+type GetExposureRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose.
+	Scope         *Scope `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetExposureRequest) Reset() {
+	*x = GetExposureRequest{}
+	mi := &file_orderentry_v1_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetExposureRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetExposureRequest) ProtoMessage() {}
+
+func (x *GetExposureRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_orderentry_v1_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetExposureRequest.ProtoReflect.Descriptor instead.
+func (*GetExposureRequest) Descriptor() ([]byte, []int) {
+	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GetExposureRequest) GetScope() *Scope {
+	if x != nil {
+		return x.Scope
+	}
+	return nil
+}
+
+// A position in one instrument. Open lots count as if they were filled when max_position is checked.
+type Position struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Symbol of the instrument.
+	Symbol string `protobuf:"bytes,1,opt,name=symbol,proto3" json:"symbol,omitempty"`
+	// Lots bought less lots sold.
+	NetQuantity int64 `protobuf:"varint,2,opt,name=net_quantity,json=netQuantity,proto3" json:"net_quantity,omitempty"`
+	// Lots of open buy orders.
+	OpenBuyQuantity uint64 `protobuf:"varint,3,opt,name=open_buy_quantity,json=openBuyQuantity,proto3" json:"open_buy_quantity,omitempty"`
+	// Lots of open sell orders.
+	OpenSellQuantity uint64 `protobuf:"varint,4,opt,name=open_sell_quantity,json=openSellQuantity,proto3" json:"open_sell_quantity,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Position) Reset() {
+	*x = Position{}
+	mi := &file_orderentry_v1_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Position) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Position) ProtoMessage() {}
+
+func (x *Position) ProtoReflect() protoreflect.Message {
+	mi := &file_orderentry_v1_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Position.ProtoReflect.Descriptor instead.
+func (*Position) Descriptor() ([]byte, []int) {
+	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Position) GetSymbol() string {
+	if x != nil {
+		return x.Symbol
+	}
+	return ""
+}
+
+func (x *Position) GetNetQuantity() int64 {
+	if x != nil {
+		return x.NetQuantity
+	}
+	return 0
+}
+
+func (x *Position) GetOpenBuyQuantity() uint64 {
+	if x != nil {
+		return x.OpenBuyQuantity
+	}
+	return 0
+}
+
+func (x *Position) GetOpenSellQuantity() uint64 {
+	if x != nil {
+		return x.OpenSellQuantity
+	}
+	return 0
+}
+
+// What a firm or an account has open and holds: the sum over its open orders and trades.
+type GetExposureResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Open orders.
+	OpenOrders uint32 `protobuf:"varint,1,opt,name=open_orders,json=openOrders,proto3" json:"open_orders,omitempty"`
+	// Sum of |price| x open quantity over the open orders, in ticks x lots.
+	OpenNotional int64 `protobuf:"varint,2,opt,name=open_notional,json=openNotional,proto3" json:"open_notional,omitempty"`
+	// Instruments with anything in them, in the order of their definition; at most 1,000.
+	Positions []*Position `protobuf:"bytes,3,rep,name=positions,proto3" json:"positions,omitempty"`
+	// Whether its kill switch is engaged.
+	KillSwitch    bool `protobuf:"varint,4,opt,name=kill_switch,json=killSwitch,proto3" json:"kill_switch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetExposureResponse) Reset() {
+	*x = GetExposureResponse{}
+	mi := &file_orderentry_v1_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetExposureResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetExposureResponse) ProtoMessage() {}
+
+func (x *GetExposureResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_orderentry_v1_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetExposureResponse.ProtoReflect.Descriptor instead.
+func (*GetExposureResponse) Descriptor() ([]byte, []int) {
+	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GetExposureResponse) GetOpenOrders() uint32 {
+	if x != nil {
+		return x.OpenOrders
+	}
+	return 0
+}
+
+func (x *GetExposureResponse) GetOpenNotional() int64 {
+	if x != nil {
+		return x.OpenNotional
+	}
+	return 0
+}
+
+func (x *GetExposureResponse) GetPositions() []*Position {
+	if x != nil {
+		return x.Positions
+	}
+	return nil
+}
+
+func (x *GetExposureResponse) GetKillSwitch() bool {
+	if x != nil {
+		return x.KillSwitch
+	}
+	return false
+}
+
 // Ends the day.
 type EndDayRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -532,7 +724,7 @@ type EndDayRequest struct {
 
 func (x *EndDayRequest) Reset() {
 	*x = EndDayRequest{}
-	mi := &file_orderentry_v1_admin_proto_msgTypes[8]
+	mi := &file_orderentry_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -544,7 +736,7 @@ func (x *EndDayRequest) String() string {
 func (*EndDayRequest) ProtoMessage() {}
 
 func (x *EndDayRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_orderentry_v1_admin_proto_msgTypes[8]
+	mi := &file_orderentry_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -557,7 +749,7 @@ func (x *EndDayRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndDayRequest.ProtoReflect.Descriptor instead.
 func (*EndDayRequest) Descriptor() ([]byte, []int) {
-	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 // What the end of the day did.
@@ -565,7 +757,7 @@ type EndDayResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// DAY orders that expired.
 	ExpiredCount uint32 `protobuf:"varint,1,opt,name=expired_count,json=expiredCount,proto3" json:"expired_count,omitempty"`
-	// The new epoch.
+	// The new epoch. The expired orders are reported in it, from number 1 on.
 	Epoch         uint32 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -573,7 +765,7 @@ type EndDayResponse struct {
 
 func (x *EndDayResponse) Reset() {
 	*x = EndDayResponse{}
-	mi := &file_orderentry_v1_admin_proto_msgTypes[9]
+	mi := &file_orderentry_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +777,7 @@ func (x *EndDayResponse) String() string {
 func (*EndDayResponse) ProtoMessage() {}
 
 func (x *EndDayResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_orderentry_v1_admin_proto_msgTypes[9]
+	mi := &file_orderentry_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +790,7 @@ func (x *EndDayResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndDayResponse.ProtoReflect.Descriptor instead.
 func (*EndDayResponse) Descriptor() ([]byte, []int) {
-	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EndDayResponse) GetExpiredCount() uint32 {
@@ -624,7 +816,7 @@ type ReloadRequest struct {
 
 func (x *ReloadRequest) Reset() {
 	*x = ReloadRequest{}
-	mi := &file_orderentry_v1_admin_proto_msgTypes[10]
+	mi := &file_orderentry_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -636,7 +828,7 @@ func (x *ReloadRequest) String() string {
 func (*ReloadRequest) ProtoMessage() {}
 
 func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_orderentry_v1_admin_proto_msgTypes[10]
+	mi := &file_orderentry_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -649,7 +841,7 @@ func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
 func (*ReloadRequest) Descriptor() ([]byte, []int) {
-	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 // What changed.
@@ -663,7 +855,7 @@ type ReloadResponse struct {
 
 func (x *ReloadResponse) Reset() {
 	*x = ReloadResponse{}
-	mi := &file_orderentry_v1_admin_proto_msgTypes[11]
+	mi := &file_orderentry_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +867,7 @@ func (x *ReloadResponse) String() string {
 func (*ReloadResponse) ProtoMessage() {}
 
 func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_orderentry_v1_admin_proto_msgTypes[11]
+	mi := &file_orderentry_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +880,7 @@ func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadResponse.ProtoReflect.Descriptor instead.
 func (*ReloadResponse) Descriptor() ([]byte, []int) {
-	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReloadResponse) GetChanges() []string {
@@ -707,7 +899,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_orderentry_v1_admin_proto_msgTypes[12]
+	mi := &file_orderentry_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +911,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_orderentry_v1_admin_proto_msgTypes[12]
+	mi := &file_orderentry_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +924,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 // How the gateway is doing.
@@ -760,7 +952,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_orderentry_v1_admin_proto_msgTypes[13]
+	mi := &file_orderentry_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +964,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_orderentry_v1_admin_proto_msgTypes[13]
+	mi := &file_orderentry_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +977,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetStatusResponse) GetVersion() string {
@@ -876,7 +1068,21 @@ const file_orderentry_v1_admin_proto_rawDesc = "" +
 	"\x10GetLimitsRequest\x122\n" +
 	"\x05scope\x18\x01 \x01(\v2\x14.orderentry.v1.ScopeB\x06\xbaH\x03\xc8\x01\x01R\x05scope\"B\n" +
 	"\x11GetLimitsResponse\x12-\n" +
-	"\x06limits\x18\x01 \x01(\v2\x15.orderentry.v1.LimitsR\x06limits\"\x0f\n" +
+	"\x06limits\x18\x01 \x01(\v2\x15.orderentry.v1.LimitsR\x06limits\"H\n" +
+	"\x12GetExposureRequest\x122\n" +
+	"\x05scope\x18\x01 \x01(\v2\x14.orderentry.v1.ScopeB\x06\xbaH\x03\xc8\x01\x01R\x05scope\"\x9f\x01\n" +
+	"\bPosition\x12\x16\n" +
+	"\x06symbol\x18\x01 \x01(\tR\x06symbol\x12!\n" +
+	"\fnet_quantity\x18\x02 \x01(\x03R\vnetQuantity\x12*\n" +
+	"\x11open_buy_quantity\x18\x03 \x01(\x04R\x0fopenBuyQuantity\x12,\n" +
+	"\x12open_sell_quantity\x18\x04 \x01(\x04R\x10openSellQuantity\"\xb3\x01\n" +
+	"\x13GetExposureResponse\x12\x1f\n" +
+	"\vopen_orders\x18\x01 \x01(\rR\n" +
+	"openOrders\x12#\n" +
+	"\ropen_notional\x18\x02 \x01(\x03R\fopenNotional\x125\n" +
+	"\tpositions\x18\x03 \x03(\v2\x17.orderentry.v1.PositionR\tpositions\x12\x1f\n" +
+	"\vkill_switch\x18\x04 \x01(\bR\n" +
+	"killSwitch\"\x0f\n" +
 	"\rEndDayRequest\"K\n" +
 	"\x0eEndDayResponse\x12#\n" +
 	"\rexpired_count\x18\x01 \x01(\rR\fexpiredCount\x12\x14\n" +
@@ -895,11 +1101,12 @@ const file_orderentry_v1_admin_proto_rawDesc = "" +
 	"\vopen_orders\x18\x06 \x01(\x04R\n" +
 	"openOrders\x12\x19\n" +
 	"\bids_used\x18\a \x01(\x04R\aidsUsed\x12!\n" +
-	"\fids_capacity\x18\b \x01(\x04R\vidsCapacity2\xe8\x03\n" +
+	"\fids_capacity\x18\b \x01(\x04R\vidsCapacity2\xbe\x04\n" +
 	"\fAdminService\x12Z\n" +
 	"\rSetKillSwitch\x12#.orderentry.v1.SetKillSwitchRequest\x1a$.orderentry.v1.SetKillSwitchResponse\x12N\n" +
 	"\tSetLimits\x12\x1f.orderentry.v1.SetLimitsRequest\x1a .orderentry.v1.SetLimitsResponse\x12N\n" +
-	"\tGetLimits\x12\x1f.orderentry.v1.GetLimitsRequest\x1a .orderentry.v1.GetLimitsResponse\x12E\n" +
+	"\tGetLimits\x12\x1f.orderentry.v1.GetLimitsRequest\x1a .orderentry.v1.GetLimitsResponse\x12T\n" +
+	"\vGetExposure\x12!.orderentry.v1.GetExposureRequest\x1a\".orderentry.v1.GetExposureResponse\x12E\n" +
 	"\x06EndDay\x12\x1c.orderentry.v1.EndDayRequest\x1a\x1d.orderentry.v1.EndDayResponse\x12E\n" +
 	"\x06Reload\x12\x1c.orderentry.v1.ReloadRequest\x1a\x1d.orderentry.v1.ReloadResponse\x12N\n" +
 	"\tGetStatus\x12\x1f.orderentry.v1.GetStatusRequest\x1a .orderentry.v1.GetStatusResponseB/Z-tailgate/proto/gen/orderentry/v1;orderentryv1b\x06proto3"
@@ -916,7 +1123,7 @@ func file_orderentry_v1_admin_proto_rawDescGZIP() []byte {
 	return file_orderentry_v1_admin_proto_rawDescData
 }
 
-var file_orderentry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_orderentry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_orderentry_v1_admin_proto_goTypes = []any{
 	(*Scope)(nil),                 // 0: orderentry.v1.Scope
 	(*Limits)(nil),                // 1: orderentry.v1.Limits
@@ -926,12 +1133,15 @@ var file_orderentry_v1_admin_proto_goTypes = []any{
 	(*SetLimitsResponse)(nil),     // 5: orderentry.v1.SetLimitsResponse
 	(*GetLimitsRequest)(nil),      // 6: orderentry.v1.GetLimitsRequest
 	(*GetLimitsResponse)(nil),     // 7: orderentry.v1.GetLimitsResponse
-	(*EndDayRequest)(nil),         // 8: orderentry.v1.EndDayRequest
-	(*EndDayResponse)(nil),        // 9: orderentry.v1.EndDayResponse
-	(*ReloadRequest)(nil),         // 10: orderentry.v1.ReloadRequest
-	(*ReloadResponse)(nil),        // 11: orderentry.v1.ReloadResponse
-	(*GetStatusRequest)(nil),      // 12: orderentry.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),     // 13: orderentry.v1.GetStatusResponse
+	(*GetExposureRequest)(nil),    // 8: orderentry.v1.GetExposureRequest
+	(*Position)(nil),              // 9: orderentry.v1.Position
+	(*GetExposureResponse)(nil),   // 10: orderentry.v1.GetExposureResponse
+	(*EndDayRequest)(nil),         // 11: orderentry.v1.EndDayRequest
+	(*EndDayResponse)(nil),        // 12: orderentry.v1.EndDayResponse
+	(*ReloadRequest)(nil),         // 13: orderentry.v1.ReloadRequest
+	(*ReloadResponse)(nil),        // 14: orderentry.v1.ReloadResponse
+	(*GetStatusRequest)(nil),      // 15: orderentry.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),     // 16: orderentry.v1.GetStatusResponse
 }
 var file_orderentry_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: orderentry.v1.SetKillSwitchRequest.scope:type_name -> orderentry.v1.Scope
@@ -940,23 +1150,27 @@ var file_orderentry_v1_admin_proto_depIdxs = []int32{
 	1,  // 3: orderentry.v1.SetLimitsResponse.limits:type_name -> orderentry.v1.Limits
 	0,  // 4: orderentry.v1.GetLimitsRequest.scope:type_name -> orderentry.v1.Scope
 	1,  // 5: orderentry.v1.GetLimitsResponse.limits:type_name -> orderentry.v1.Limits
-	2,  // 6: orderentry.v1.AdminService.SetKillSwitch:input_type -> orderentry.v1.SetKillSwitchRequest
-	4,  // 7: orderentry.v1.AdminService.SetLimits:input_type -> orderentry.v1.SetLimitsRequest
-	6,  // 8: orderentry.v1.AdminService.GetLimits:input_type -> orderentry.v1.GetLimitsRequest
-	8,  // 9: orderentry.v1.AdminService.EndDay:input_type -> orderentry.v1.EndDayRequest
-	10, // 10: orderentry.v1.AdminService.Reload:input_type -> orderentry.v1.ReloadRequest
-	12, // 11: orderentry.v1.AdminService.GetStatus:input_type -> orderentry.v1.GetStatusRequest
-	3,  // 12: orderentry.v1.AdminService.SetKillSwitch:output_type -> orderentry.v1.SetKillSwitchResponse
-	5,  // 13: orderentry.v1.AdminService.SetLimits:output_type -> orderentry.v1.SetLimitsResponse
-	7,  // 14: orderentry.v1.AdminService.GetLimits:output_type -> orderentry.v1.GetLimitsResponse
-	9,  // 15: orderentry.v1.AdminService.EndDay:output_type -> orderentry.v1.EndDayResponse
-	11, // 16: orderentry.v1.AdminService.Reload:output_type -> orderentry.v1.ReloadResponse
-	13, // 17: orderentry.v1.AdminService.GetStatus:output_type -> orderentry.v1.GetStatusResponse
-	12, // [12:18] is the sub-list for method output_type
-	6,  // [6:12] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	0,  // 6: orderentry.v1.GetExposureRequest.scope:type_name -> orderentry.v1.Scope
+	9,  // 7: orderentry.v1.GetExposureResponse.positions:type_name -> orderentry.v1.Position
+	2,  // 8: orderentry.v1.AdminService.SetKillSwitch:input_type -> orderentry.v1.SetKillSwitchRequest
+	4,  // 9: orderentry.v1.AdminService.SetLimits:input_type -> orderentry.v1.SetLimitsRequest
+	6,  // 10: orderentry.v1.AdminService.GetLimits:input_type -> orderentry.v1.GetLimitsRequest
+	8,  // 11: orderentry.v1.AdminService.GetExposure:input_type -> orderentry.v1.GetExposureRequest
+	11, // 12: orderentry.v1.AdminService.EndDay:input_type -> orderentry.v1.EndDayRequest
+	13, // 13: orderentry.v1.AdminService.Reload:input_type -> orderentry.v1.ReloadRequest
+	15, // 14: orderentry.v1.AdminService.GetStatus:input_type -> orderentry.v1.GetStatusRequest
+	3,  // 15: orderentry.v1.AdminService.SetKillSwitch:output_type -> orderentry.v1.SetKillSwitchResponse
+	5,  // 16: orderentry.v1.AdminService.SetLimits:output_type -> orderentry.v1.SetLimitsResponse
+	7,  // 17: orderentry.v1.AdminService.GetLimits:output_type -> orderentry.v1.GetLimitsResponse
+	10, // 18: orderentry.v1.AdminService.GetExposure:output_type -> orderentry.v1.GetExposureResponse
+	12, // 19: orderentry.v1.AdminService.EndDay:output_type -> orderentry.v1.EndDayResponse
+	14, // 20: orderentry.v1.AdminService.Reload:output_type -> orderentry.v1.ReloadResponse
+	16, // 21: orderentry.v1.AdminService.GetStatus:output_type -> orderentry.v1.GetStatusResponse
+	15, // [15:22] is the sub-list for method output_type
+	8,  // [8:15] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_orderentry_v1_admin_proto_init() }
@@ -974,7 +1188,7 @@ func file_orderentry_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_orderentry_v1_admin_proto_rawDesc), len(file_orderentry_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

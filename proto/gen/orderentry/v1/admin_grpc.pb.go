@@ -24,6 +24,7 @@ const (
 	AdminService_SetKillSwitch_FullMethodName = "/orderentry.v1.AdminService/SetKillSwitch"
 	AdminService_SetLimits_FullMethodName     = "/orderentry.v1.AdminService/SetLimits"
 	AdminService_GetLimits_FullMethodName     = "/orderentry.v1.AdminService/GetLimits"
+	AdminService_GetExposure_FullMethodName   = "/orderentry.v1.AdminService/GetExposure"
 	AdminService_EndDay_FullMethodName        = "/orderentry.v1.AdminService/EndDay"
 	AdminService_Reload_FullMethodName        = "/orderentry.v1.AdminService/Reload"
 	AdminService_GetStatus_FullMethodName     = "/orderentry.v1.AdminService/GetStatus"
@@ -41,6 +42,8 @@ type AdminServiceClient interface {
 	SetLimits(ctx context.Context, in *SetLimitsRequest, opts ...grpc.CallOption) (*SetLimitsResponse, error)
 	// Reads the limits of a firm or an account.
 	GetLimits(ctx context.Context, in *GetLimitsRequest, opts ...grpc.CallOption) (*GetLimitsResponse, error)
+	// Reads what a firm or an account has open and holds.
+	GetExposure(ctx context.Context, in *GetExposureRequest, opts ...grpc.CallOption) (*GetExposureResponse, error)
 	// Ends the day: DAY orders expire, ids and events of ended orders are let go, the epoch moves on.
 	EndDay(ctx context.Context, in *EndDayRequest, opts ...grpc.CallOption) (*EndDayResponse, error)
 	// Reads configuration, keys and certificates again.
@@ -81,6 +84,16 @@ func (c *adminServiceClient) GetLimits(ctx context.Context, in *GetLimitsRequest
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetLimitsResponse)
 	err := c.cc.Invoke(ctx, AdminService_GetLimits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) GetExposure(ctx context.Context, in *GetExposureRequest, opts ...grpc.CallOption) (*GetExposureResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetExposureResponse)
+	err := c.cc.Invoke(ctx, AdminService_GetExposure_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +142,8 @@ type AdminServiceServer interface {
 	SetLimits(context.Context, *SetLimitsRequest) (*SetLimitsResponse, error)
 	// Reads the limits of a firm or an account.
 	GetLimits(context.Context, *GetLimitsRequest) (*GetLimitsResponse, error)
+	// Reads what a firm or an account has open and holds.
+	GetExposure(context.Context, *GetExposureRequest) (*GetExposureResponse, error)
 	// Ends the day: DAY orders expire, ids and events of ended orders are let go, the epoch moves on.
 	EndDay(context.Context, *EndDayRequest) (*EndDayResponse, error)
 	// Reads configuration, keys and certificates again.
@@ -153,6 +168,9 @@ func (UnimplementedAdminServiceServer) SetLimits(context.Context, *SetLimitsRequ
 }
 func (UnimplementedAdminServiceServer) GetLimits(context.Context, *GetLimitsRequest) (*GetLimitsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetLimits not implemented")
+}
+func (UnimplementedAdminServiceServer) GetExposure(context.Context, *GetExposureRequest) (*GetExposureResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetExposure not implemented")
 }
 func (UnimplementedAdminServiceServer) EndDay(context.Context, *EndDayRequest) (*EndDayResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EndDay not implemented")
@@ -238,6 +256,24 @@ func _AdminService_GetLimits_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_GetExposure_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetExposureRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GetExposure(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GetExposure_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GetExposure(ctx, req.(*GetExposureRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminService_EndDay_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EndDayRequest)
 	if err := dec(in); err != nil {
@@ -310,6 +346,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetLimits",
 			Handler:    _AdminService_GetLimits_Handler,
+		},
+		{
+			MethodName: "GetExposure",
+			Handler:    _AdminService_GetExposure_Handler,
 		},
 		{
 			MethodName: "EndDay",

@@ -1007,7 +1007,7 @@ type MassCancelResponse struct {
 	Status OrderStatus `protobuf:"varint,3,opt,name=status,proto3,enum=orderentry.v1.OrderStatus" json:"status,omitempty"`
 	// Why it was refused.
 	Reason Reason `protobuf:"varint,4,opt,name=reason,proto3,enum=orderentry.v1.Reason" json:"reason,omitempty"`
-	// Number of this answer in the account's stream of events.
+	// Number of the last event in the account's stream when this was answered: what it canceled was reported up to here.
 	Sequence uint64 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// Which numbering the sequence belongs to.
 	Epoch uint32 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1651,9 +1651,9 @@ type Logon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The client's name for the session, 1 to 32 of [A-Za-z0-9_-].
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Epoch of last_sequence; 0 = none seen yet.
+	// Epoch of last_sequence: the present one, or the one before it, whose rest is sent first. 0 = the present one.
 	Epoch uint32 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Number of the last event seen; the stream goes on behind it.
+	// Number of the last event seen; the stream goes on behind it. 0 = none, the stream starts with the epoch's first.
 	LastSequence uint64 `protobuf:"varint,3,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
 	// What becomes of the open orders when the connection is lost.
 	DisconnectMode DisconnectMode `protobuf:"varint,4,opt,name=disconnect_mode,json=disconnectMode,proto3,enum=orderentry.v1.DisconnectMode" json:"disconnect_mode,omitempty"`
@@ -1728,10 +1728,10 @@ func (x *Logon) GetGraceMs() uint32 {
 	return 0
 }
 
-// The session stands.
+// The session stands. The same id logged on before is ended with SESSION_REPLACED.
 type LogonAck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Epoch of the account's stream.
+	// Epoch of the first event that follows.
 	Epoch uint32 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Number of the first event that follows.
 	NextSequence  uint64 `protobuf:"varint,2,opt,name=next_sequence,json=nextSequence,proto3" json:"next_sequence,omitempty"`
@@ -1783,7 +1783,7 @@ func (x *LogonAck) GetNextSequence() uint64 {
 	return 0
 }
 
-// Ends a session in an orderly way.
+// Ends a session in an orderly way: its open orders stay, whatever the disconnect mode.
 type Logout struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why, for a person. At most 256 bytes.
@@ -2196,8 +2196,10 @@ type StreamExecutionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Account whose events are wanted; empty = the key's own.
 	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
-	// Number of the first event wanted; 0 or 1 = from the start of the epoch.
-	FromSequence  uint64 `protobuf:"varint,2,opt,name=from_sequence,json=fromSequence,proto3" json:"from_sequence,omitempty"`
+	// Number of the first event wanted; 0 or 1 = from the start of the epoch. At most one beyond the last event.
+	FromSequence uint64 `protobuf:"varint,2,opt,name=from_sequence,json=fromSequence,proto3" json:"from_sequence,omitempty"`
+	// Epoch of from_sequence: the present one, or the one before it, whose rest is sent first; 0 = the present one.
+	Epoch         uint32 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2242,6 +2244,13 @@ func (x *StreamExecutionsRequest) GetAccount() string {
 func (x *StreamExecutionsRequest) GetFromSequence() uint64 {
 	if x != nil {
 		return x.FromSequence
+	}
+	return 0
+}
+
+func (x *StreamExecutionsRequest) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
 	}
 	return 0
 }
@@ -2482,10 +2491,11 @@ const file_orderentry_v1_order_entry_proto_rawDesc = "" +
 	"\x05error\x18\b \x01(\v2\x1a.orderentry.v1.ErrorDetailH\x00R\x05error\x12/\n" +
 	"\x06logout\x18\t \x01(\v2\x15.orderentry.v1.LogoutH\x00R\x06logoutB\n" +
 	"\n" +
-	"\bresponse\"a\n" +
+	"\bresponse\"w\n" +
 	"\x17StreamExecutionsRequest\x12!\n" +
 	"\aaccount\x18\x01 \x01(\tB\a\xbaH\x04r\x02( R\aaccount\x12#\n" +
-	"\rfrom_sequence\x18\x02 \x01(\x04R\ffromSequence\"X\n" +
+	"\rfrom_sequence\x18\x02 \x01(\x04R\ffromSequence\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\rR\x05epoch\"X\n" +
 	"\x18StreamExecutionsResponse\x12<\n" +
 	"\texecution\x18\x01 \x01(\v2\x1e.orderentry.v1.ExecutionReportR\texecution*k\n" +
 	"\x0fListOrdersState\x12!\n" +

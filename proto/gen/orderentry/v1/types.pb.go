@@ -664,9 +664,11 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_orderentry_v1_types_proto_rawDescGZIP(), []int{10}
 }
 
-// Why something was refused. Three layers: 1 to 99 the session layer, which answers with an error and never uses
-// up an id; 100 to 199 business rules and 200 to 299 order rules, which answer with status REJECTED, use up the id and
-// are journaled (but for DUPLICATE_ID, whose id has its answer already, and refusals of a request without an id). In parentheses the nearest FIX OrdRejReason (103) and CxlRejReason (102).
+// Why something was refused, or canceled without being asked for. Three layers: 1 to 99 the session layer, which answers with
+// an error and never uses up an id; 100 to 199 business rules and 200 to 219 order rules, which answer with status REJECTED, use up
+// the id and are journaled (but for DUPLICATE_ID, whose id has its answer already, and refusals of a request without an id).
+// KILL_SWITCH, SELF_TRADE and 220 to 239 stand on reports of orders that were open. In parentheses the nearest FIX OrdRejReason
+// (103) and CxlRejReason (102).
 type Reason int32
 
 const (
@@ -702,6 +704,12 @@ const (
 	Reason_REASON_ID_TABLE_FULL Reason = 14
 	// The connection ended before the answer came (said by the client's side).
 	Reason_REASON_CONNECTION_LOST Reason = 15
+	// The session ended because another connection logged on under its id.
+	Reason_REASON_SESSION_REPLACED Reason = 16
+	// The store of the day's events is full; it never forgets one to make room, and cancels still find some.
+	Reason_REASON_EVENT_STORE_FULL Reason = 17
+	// A reader of events took none of them for too long and was cut off; it goes on from the last number that it has.
+	Reason_REASON_SLOW_READER Reason = 18
 	// No such instrument (103=1).
 	Reason_REASON_UNKNOWN_SYMBOL Reason = 100
 	// The instrument takes no orders now (103=2).
@@ -742,6 +750,16 @@ const (
 	Reason_REASON_MINIMUM_QUANTITY Reason = 207
 	// The book holds as many orders or price levels as configured (103=99).
 	Reason_REASON_BOOK_FULL Reason = 208
+	// What was left of an order that never rests.
+	Reason_REASON_IMMEDIATE_OR_CANCEL Reason = 220
+	// A mass cancel of the account.
+	Reason_REASON_MASS_CANCEL Reason = 221
+	// The connection of the session that entered the order was lost, and its grace time passed.
+	Reason_REASON_CANCEL_ON_DISCONNECT Reason = 222
+	// The account's dead-man timer fired.
+	Reason_REASON_CANCEL_ALL_AFTER Reason = 223
+	// The day ended.
+	Reason_REASON_END_OF_DAY Reason = 224
 )
 
 // Enum value maps for Reason.
@@ -763,6 +781,9 @@ var (
 		13:  "REASON_INTERNAL",
 		14:  "REASON_ID_TABLE_FULL",
 		15:  "REASON_CONNECTION_LOST",
+		16:  "REASON_SESSION_REPLACED",
+		17:  "REASON_EVENT_STORE_FULL",
+		18:  "REASON_SLOW_READER",
 		100: "REASON_UNKNOWN_SYMBOL",
 		101: "REASON_INSTRUMENT_NOT_OPEN",
 		102: "REASON_RESTRICTED_SYMBOL",
@@ -783,6 +804,11 @@ var (
 		206: "REASON_SELF_TRADE",
 		207: "REASON_MINIMUM_QUANTITY",
 		208: "REASON_BOOK_FULL",
+		220: "REASON_IMMEDIATE_OR_CANCEL",
+		221: "REASON_MASS_CANCEL",
+		222: "REASON_CANCEL_ON_DISCONNECT",
+		223: "REASON_CANCEL_ALL_AFTER",
+		224: "REASON_END_OF_DAY",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":          0,
@@ -801,6 +827,9 @@ var (
 		"REASON_INTERNAL":             13,
 		"REASON_ID_TABLE_FULL":        14,
 		"REASON_CONNECTION_LOST":      15,
+		"REASON_SESSION_REPLACED":     16,
+		"REASON_EVENT_STORE_FULL":     17,
+		"REASON_SLOW_READER":          18,
 		"REASON_UNKNOWN_SYMBOL":       100,
 		"REASON_INSTRUMENT_NOT_OPEN":  101,
 		"REASON_RESTRICTED_SYMBOL":    102,
@@ -821,6 +850,11 @@ var (
 		"REASON_SELF_TRADE":           206,
 		"REASON_MINIMUM_QUANTITY":     207,
 		"REASON_BOOK_FULL":            208,
+		"REASON_IMMEDIATE_OR_CANCEL":  220,
+		"REASON_MASS_CANCEL":          221,
+		"REASON_CANCEL_ON_DISCONNECT": 222,
+		"REASON_CANCEL_ALL_AFTER":     223,
+		"REASON_END_OF_DAY":           224,
 	}
 )
 
@@ -1603,7 +1637,7 @@ const file_orderentry_v1_types_proto_rawDesc = "" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15OUTCOME_NOT_PROCESSED\x10\x01\x12\x13\n" +
-	"\x0fOUTCOME_UNKNOWN\x10\x02*\xb0\a\n" +
+	"\x0fOUTCOME_UNKNOWN\x10\x02*\x94\t\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10REASON_MALFORMED\x10\x01\x12\x1a\n" +
@@ -1621,7 +1655,10 @@ const file_orderentry_v1_types_proto_rawDesc = "" +
 	"\x18REASON_DEADLINE_EXCEEDED\x10\f\x12\x13\n" +
 	"\x0fREASON_INTERNAL\x10\r\x12\x18\n" +
 	"\x14REASON_ID_TABLE_FULL\x10\x0e\x12\x1a\n" +
-	"\x16REASON_CONNECTION_LOST\x10\x0f\x12\x19\n" +
+	"\x16REASON_CONNECTION_LOST\x10\x0f\x12\x1b\n" +
+	"\x17REASON_SESSION_REPLACED\x10\x10\x12\x1b\n" +
+	"\x17REASON_EVENT_STORE_FULL\x10\x11\x12\x16\n" +
+	"\x12REASON_SLOW_READER\x10\x12\x12\x19\n" +
 	"\x15REASON_UNKNOWN_SYMBOL\x10d\x12\x1e\n" +
 	"\x1aREASON_INSTRUMENT_NOT_OPEN\x10e\x12\x1c\n" +
 	"\x18REASON_RESTRICTED_SYMBOL\x10f\x12\x16\n" +
@@ -1641,7 +1678,12 @@ const file_orderentry_v1_types_proto_rawDesc = "" +
 	"\x13REASON_FILL_OR_KILL\x10\xcd\x01\x12\x16\n" +
 	"\x11REASON_SELF_TRADE\x10\xce\x01\x12\x1c\n" +
 	"\x17REASON_MINIMUM_QUANTITY\x10\xcf\x01\x12\x15\n" +
-	"\x10REASON_BOOK_FULL\x10\xd0\x01B/Z-tailgate/proto/gen/orderentry/v1;orderentryv1b\x06proto3"
+	"\x10REASON_BOOK_FULL\x10\xd0\x01\x12\x1f\n" +
+	"\x1aREASON_IMMEDIATE_OR_CANCEL\x10\xdc\x01\x12\x17\n" +
+	"\x12REASON_MASS_CANCEL\x10\xdd\x01\x12 \n" +
+	"\x1bREASON_CANCEL_ON_DISCONNECT\x10\xde\x01\x12\x1c\n" +
+	"\x17REASON_CANCEL_ALL_AFTER\x10\xdf\x01\x12\x16\n" +
+	"\x11REASON_END_OF_DAY\x10\xe0\x01B/Z-tailgate/proto/gen/orderentry/v1;orderentryv1b\x06proto3"
 
 var (
 	file_orderentry_v1_types_proto_rawDescOnce sync.Once
