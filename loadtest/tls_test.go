@@ -22,7 +22,7 @@ import (
 )
 
 // acknowledger is a gateway that acknowledges every order and has one instrument.
-type acknowledger struct{}
+type acknowledger struct{ transports.NoEvents }
 
 func (acknowledger) Open(context.Context, transports.Peer) (transports.Session, error) {
 	return acknowledger{}, nil

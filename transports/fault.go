@@ -17,6 +17,10 @@ type Fault struct {
 	Field      string        // path of the field that is wrong, or empty
 	Message    string        // what is wrong and what to do, at most MaxFaultMessage bytes
 	Err        error         // cause, for logs and errors.Is; never sent
+
+	// Final says that the session is over with this fault: a transport whose connection is the session closes it once the fault has
+	// been said. It is for the server's side and not sent.
+	Final bool
 }
 
 // MaxFaultMessage bounds the message and the field of a fault on the wire, in bytes each.

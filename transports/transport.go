@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+
+	pb "tailgate/proto/gen/orderentry/v1"
 )
 
 // Gateway is the order path as a transport sees it. Safe for concurrent use.
@@ -58,9 +60,49 @@ type Session interface {
 	// call is committed. Releases for one r come in the order of its Commits.
 	Commit(r Releaser, mark uint64)
 
-	// Close ends the session. Exchanges under way are finished; it waits for nothing.
+	// Subscribe opens the stream of an account's numbered events from the place that the request names; an empty account means the
+	// key's own. The error is a *Fault (PERMISSION_DENIED, MALFORMED for a place that the stream does not have). After a Logon,
+	// a transport subscribes with the epoch and next_sequence of the LogonAck.
+	Subscribe(ctx context.Context, request *pb.StreamExecutionsRequest) (Events, error)
+
+	// Close ends the session: a named one (Logon) has lost its connection, unless Logout came before. Exchanges under way are
+	// finished; it waits for nothing.
 	Close()
 }
+
+// Events is a reader of one account's events. One goroutine at a time calls Next. Each reader reads for itself, so that a slow one
+// delays nobody; a transport cuts a peer that takes nothing for Limits.WriteTimeout.
+type Events interface {
+	// Place is the number of the first event that Next gives.
+	Place() (epoch uint32, sequence uint64)
+	// Next waits for events and returns at least one and at most MaxEvents of them, valid until the next call. They are committed
+	// and may leave. The error is a *Fault, or the context's error: SESSION_REPLACED when another connection logged on under
+	// the session's id, THROTTLED when the session was ended, DRAINING when the gateway stops.
+	Next(ctx context.Context) ([]Event, error)
+	// Close ends the reader; it waits for nothing.
+	Close()
+}
+
+// Event is one numbered event, encoded once and the same for every reader.
+type Event struct {
+	Epoch    uint32
+	Sequence uint64
+	Report   []byte // an orderentry.v1.ExecutionReport
+}
+
+// NoEvents is embedded by sessions of gateways that have no events: it refuses every Subscribe as UNIMPLEMENTED.
+type NoEvents struct{}
+
+// Subscribe is half of Session.
+func (NoEvents) Subscribe(context.Context, *pb.StreamExecutionsRequest) (Events, error) {
+	return nil, Refuse(pb.Reason_REASON_UNIMPLEMENTED, "StreamExecutions is not offered by this gateway")
+}
+
+// MaxEvents bounds what one call of Next returns, and MaxEventBytes the encoded report of one event.
+const (
+	MaxEvents     = 256
+	MaxEventBytes = 512
+)
 
 // Exchange is one request with the place for its answer. Request and Response have the types that [Operation] names.
 type Exchange struct {
@@ -93,6 +135,28 @@ type Transport struct {
 	Listen func(ctx context.Context, gateway Gateway, config ListenConfig) (Server, error)
 	// Dial opens one connection. The context bounds the dialing and the handshake only.
 	Dial func(ctx context.Context, config DialConfig) (Client, error)
+
+	// Trade opens a session on a connection of its own; nil where the transport has no sessions. The context bounds the dialing and the
+	// logon only. receive gets every event from the LogonAck's place on, in order, from one goroutine of the client, and owns it;
+	// while it blocks, the connection's answers may wait.
+	Trade func(ctx context.Context, config DialConfig, logon *pb.Logon, receive func(*pb.ExecutionReport)) (Trader, error)
+	// Executions reads an account's events on a connection of its own until the context ends or the stream does, and returns why; nil where
+	// the transport has no streams. receive is as in Trade.
+	Executions func(ctx context.Context, config DialConfig, request *pb.StreamExecutionsRequest, receive func(*pb.ExecutionReport)) error
+}
+
+// Trader is a client with a session. Do takes SubmitOrder, ReplaceOrder, CancelOrder and MassCancel; what else a transport takes there
+// is its own matter. Close without Logout loses the connection, as the disconnect mode of the logon is about.
+type Trader interface {
+	Client
+	// Ack is the gateway's answer to the logon.
+	Ack() *pb.LogonAck
+	// Logout ends the session in an orderly way, and the connection.
+	Logout(ctx context.Context, text string) error
+	// Done is closed when the session has ended, for whatever reason, and no event will come any more.
+	Done() <-chan struct{}
+	// Err is why the session ended, nil before Done and after Logout or Close. Where the gateway ended it, it is a *Fault.
+	Err() error
 }
 
 // Server is a running listener.

@@ -84,6 +84,7 @@ func isLoopback(remote net.Addr) bool {
 
 // session is one admitted peer. It has no state of its own but the account, so one serves many connections.
 type session struct {
+	transports.NoEvents
 	gateway *Gateway
 	account uint32
 }

@@ -50,7 +50,8 @@ var codesOf = map[pb.Reason]codes.Code{
 	pb.Reason_REASON_JOURNAL_UNAVAILABLE: codes.Unavailable, pb.Reason_REASON_OVERLOADED: codes.Unavailable,
 	pb.Reason_REASON_UNIMPLEMENTED: codes.Unimplemented, pb.Reason_REASON_DEADLINE_EXCEEDED: codes.DeadlineExceeded,
 	pb.Reason_REASON_INTERNAL: codes.Internal, pb.Reason_REASON_ID_TABLE_FULL: codes.Unavailable,
-	pb.Reason_REASON_CONNECTION_LOST: codes.Unavailable,
+	pb.Reason_REASON_CONNECTION_LOST: codes.Unavailable, pb.Reason_REASON_SESSION_REPLACED: codes.Aborted,
+	pb.Reason_REASON_EVENT_STORE_FULL: codes.Unavailable, pb.Reason_REASON_SLOW_READER: codes.Unavailable,
 }
 
 func TestEveryReasonHasItsCodeAndComesBackWhole(t *testing.T) {

@@ -29,6 +29,9 @@ var reasonCodes = map[pb.Reason]codes.Code{
 	pb.Reason_REASON_INTERNAL:            codes.Internal,
 	pb.Reason_REASON_ID_TABLE_FULL:       codes.Unavailable,
 	pb.Reason_REASON_CONNECTION_LOST:     codes.Unavailable, // said by clients; listed so that no session reason is without a code
+	pb.Reason_REASON_SESSION_REPLACED:    codes.Aborted,
+	pb.Reason_REASON_EVENT_STORE_FULL:    codes.Unavailable,
+	pb.Reason_REASON_SLOW_READER:         codes.Unavailable,
 }
 
 // CodeOf returns the status code for a reason of the session layer; any other reason has no place in a fault and gives Internal.

@@ -19,6 +19,7 @@ var statuses = map[pb.Reason]int{
 	pb.Reason_REASON_DRAINING: 503, pb.Reason_REASON_NO_CREDIT: 503, pb.Reason_REASON_JOURNAL_UNAVAILABLE: 503,
 	pb.Reason_REASON_OVERLOADED: 503, pb.Reason_REASON_UNIMPLEMENTED: 501, pb.Reason_REASON_DEADLINE_EXCEEDED: 504,
 	pb.Reason_REASON_INTERNAL: 500, pb.Reason_REASON_ID_TABLE_FULL: 503, pb.Reason_REASON_CONNECTION_LOST: 502,
+	pb.Reason_REASON_SESSION_REPLACED: 409, pb.Reason_REASON_EVENT_STORE_FULL: 503, pb.Reason_REASON_SLOW_READER: 503,
 }
 
 func TestEveryReasonHasItsStatusAndComesBackWhole(t *testing.T) {

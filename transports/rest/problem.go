@@ -29,6 +29,9 @@ var reasonStatus = map[pb.Reason]int{
 	pb.Reason_REASON_INTERNAL:            http.StatusInternalServerError,
 	pb.Reason_REASON_ID_TABLE_FULL:       http.StatusServiceUnavailable,
 	pb.Reason_REASON_CONNECTION_LOST:     http.StatusBadGateway, // said by clients; listed so that no session reason is without a status
+	pb.Reason_REASON_SESSION_REPLACED:    http.StatusConflict,   // ends streams; the same
+	pb.Reason_REASON_EVENT_STORE_FULL:    http.StatusServiceUnavailable,
+	pb.Reason_REASON_SLOW_READER:         http.StatusServiceUnavailable,
 }
 
 // StatusOf returns the HTTP status for a reason of the session layer; any other reason has no place in a fault and gives 500.

@@ -23,7 +23,10 @@ type gateway struct {
 	handled []string // client order ids, in order
 }
 
-type session struct{ g *gateway }
+type session struct {
+	transports.NoEvents
+	g *gateway
+}
 
 func (g *gateway) Open(_ context.Context, peer transports.Peer) (transports.Session, error) {
 	if g.open != nil {
@@ -31,7 +34,7 @@ func (g *gateway) Open(_ context.Context, peer transports.Peer) (transports.Sess
 			return nil, err
 		}
 	}
-	return session{g}, nil
+	return session{g: g}, nil
 }
 
 func (s session) Handle(_ context.Context, x *transports.Exchange) error {

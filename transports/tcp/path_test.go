@@ -17,7 +17,7 @@ import (
 )
 
 // nullSession acknowledges and echoes, and releases inside Commit.
-type nullSession struct{}
+type nullSession struct{ transports.NoEvents }
 
 func (nullSession) Handle(_ context.Context, x *transports.Exchange) error {
 	request, response := x.Request.(*pb.SubmitOrderRequest), x.Response.(*pb.SubmitOrderResponse)

@@ -68,10 +68,11 @@ func (g *naive) Open(_ context.Context, peer transports.Peer) (transports.Sessio
 	if g.accounts[name] == nil {
 		g.accounts[name] = &account{byID: map[string]*order{}, requests: map[string]answered{}}
 	}
-	return &naiveSession{g, g.accounts[name]}, nil
+	return &naiveSession{naive: g, account: g.accounts[name]}, nil
 }
 
 type naiveSession struct {
+	transports.NoEvents
 	*naive
 	account *account
 }

@@ -244,7 +244,7 @@ func encodingRefused(t *testing.T, s *suite) {
 func unknownOperation(t *testing.T, s *suite) {
 	r := s.start(t, twoAccounts())
 	c := r.dial(alphaKey)
-	for _, op := range []transports.Operation{0, transports.ListInstruments + 1, math.MaxUint16} {
+	for _, op := range []transports.Operation{0, transports.StreamExecutions + 1, math.MaxUint16} {
 		ctx, cancel := context.WithTimeout(t.Context(), bound)
 		err := c.Do(ctx, &transports.Call{Operation: op, Request: &pb.ListInstrumentsRequest{}, Response: &pb.ListInstrumentsResponse{}})
 		cancel()

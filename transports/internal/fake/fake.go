@@ -21,6 +21,8 @@ type Gateway struct {
 	OnOpen func(ctx context.Context, peer transports.Peer) error
 	// OnHandle, where set, is called in place of Answer.
 	OnHandle func(ctx context.Context, x *transports.Exchange) error
+	// OnSubscribe, where set, answers Subscribe, which is else refused.
+	OnSubscribe func(ctx context.Context, request *pb.StreamExecutionsRequest) (transports.Events, error)
 	// OnCommit, where set, is called in place of an immediate release. It may release later, from another goroutine.
 	OnCommit func(release func(err error))
 
@@ -102,6 +104,14 @@ func (s *session) Commit(r transports.Releaser, mark uint64) {
 		return
 	}
 	r.Release(mark, nil)
+}
+
+// Subscribe implements transports.Session.
+func (s *session) Subscribe(ctx context.Context, request *pb.StreamExecutionsRequest) (transports.Events, error) {
+	if s.gateway.OnSubscribe == nil {
+		return nil, transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "this gateway has no events")
+	}
+	return s.gateway.OnSubscribe(ctx, request)
 }
 
 // Close implements transports.Session.

@@ -7,7 +7,7 @@ import (
 )
 
 // Null is a gateway for benchmarks: it answers as [Gateway] does and remembers nothing.
-type Null struct{}
+type Null struct{ transports.NoEvents }
 
 var nullAnswers Gateway
 
