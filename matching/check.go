@@ -43,6 +43,8 @@ func (e *Engine) checkSubmit(b *book, cmd *Command) Reason {
 		return ReasonInvalidPrice
 	case cmd.Quantity == 0 || cmd.Quantity > MaxQuantity:
 		return ReasonInvalidQuantity
+	case cmd.PostOnly || cmd.SelfTradePrevention > AllowSelfTrade || cmd.DisplayQuantity != 0 || cmd.MinimumQuantity != 0:
+		return ReasonInvalidCombination // the rules for these follow in the next commits
 	case e.ids.find(cmd.OrderID) != none:
 		return ReasonDuplicateOrderID
 	case neverRests(cmd):

@@ -167,6 +167,7 @@ func (l *ledger) orders() []matching.Order {
 	orders := make([]matching.Order, len(accounts))
 	for i, a := range accounts {
 		orders[i] = a.Order
+		orders[i].Shown = a.Leaves
 	}
 	return orders
 }

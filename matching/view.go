@@ -5,22 +5,29 @@ import (
 	"strconv"
 )
 
-// Level is the sum of all orders at one price of one side.
+// Level is the sum of all orders at one price of one side: what they show. What
+// icebergs hide is in no level, which is what they are for.
 type Level struct {
 	Price    int64  // ticks
-	Quantity uint64 // lots open
+	Quantity uint64 // lots shown
 	Orders   uint32
 }
 
-// Order is a resting order as seen from outside.
+// Order is a resting order as seen from outside, with everything that decides
+// how it goes on.
 type Order struct {
-	ID          uint64
-	Instrument  uint32
-	Side        Side
-	TimeInForce TimeInForce
-	Price       int64  // ticks
-	Quantity    uint64 // lots in total
-	Leaves      uint64 // lots open, at least 1
+	ID                  uint64
+	Instrument          uint32
+	Group               uint32
+	Side                Side
+	TimeInForce         TimeInForce
+	PostOnly            bool
+	SelfTradePrevention SelfTradePrevention // its word when a replace makes it trade
+	Price               int64               // ticks
+	Quantity            uint64              // lots in total, filled and open; what Decrement took is gone from it
+	Leaves              uint64              // lots open, at least 1
+	Shown               uint64              // lots of Leaves that are shown now, at least 1
+	DisplayQuantity     uint64              // lots shown at a time; 0 = all
 }
 
 // Filled returns the lots that have traded.
@@ -127,6 +134,6 @@ func (e *Engine) orderView(index uint32) Order {
 	o := e.orders.at(index)
 	return Order{
 		ID: o.id, Instrument: o.instrument, Side: o.side, TimeInForce: o.timeInForce,
-		Price: e.price(o), Quantity: o.quantity, Leaves: o.leaves,
+		Price: e.price(o), Quantity: o.quantity, Leaves: o.leaves, Shown: o.leaves,
 	}
 }

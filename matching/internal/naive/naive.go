@@ -223,6 +223,7 @@ func (e *Engine) Orders() []matching.Order {
 	orders := make([]matching.Order, len(sorted))
 	for i, o := range sorted {
 		orders[i] = o.Order
+		orders[i].Shown = o.Leaves
 	}
 	return orders
 }
