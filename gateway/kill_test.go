@@ -33,7 +33,7 @@ func startProcess(t *testing.T, dir string, more ...string) *process {
 		t.Fatal(err)
 	}
 	args := append([]string{"--data", dir}, more...)
-	for _, name := range all.Names() {
+	for _, name := range append(all.Names(), adminListener) {
 		args = append(args, "--listen", name+"=127.0.0.1:0")
 	}
 	p := &process{command: exec.Command(executable, args...), addresses: make(map[string]string), logged: make(chan []string, 1)}

@@ -36,12 +36,15 @@ const (
 	exitUsage   = 2
 )
 
+// adminListener is the name of AdminService's listener beside those of the transports.
+const adminListener = "admin"
+
 // options are the flags that change the configuration. All commands take them.
 type options struct {
 	Config     string            `help:"Read this YAML file; unknown keys are errors. 'gateway config print' shows one." env:"TAILGATE_CONFIG" placeholder:"FILE"`
 	Data       *string           `help:"Folder of the journal (default ./data)." env:"TAILGATE_DATA" placeholder:"DIR"`
 	Sync       *string           `help:"When an order is acked: off (no promise), os (outlives the process, default), always (outlives a power cut)." env:"TAILGATE_SYNC" placeholder:"MODE"`
-	Listen     map[string]string `help:"Where a transport listens, repeatable: --listen tcp=127.0.0.1:7001, port 0 for a free one, --listen rest=off to switch one off." env:"TAILGATE_LISTEN" placeholder:"NAME=ADDRESS" mapsep:","`
+	Listen     map[string]string `help:"Where a transport (or admin) listens, repeatable: --listen tcp=127.0.0.1:7001, port 0 for a free one, --listen rest=off to switch one off." env:"TAILGATE_LISTEN" placeholder:"NAME=ADDRESS" mapsep:","`
 	Congestion string            `help:"TCP congestion control of accepted connections, e.g. cubic (default: the system's)." env:"TAILGATE_CONGESTION" placeholder:"NAME"`
 	Insecure   bool              `help:"Allow listening beyond loopback without TLS or keys." env:"TAILGATE_INSECURE"`
 }
@@ -143,14 +146,18 @@ func (o *options) load() (config.Config, error) {
 	}
 	c.Insecure = c.Insecure || o.Insecure
 	for name, address := range o.Listen {
-		if !slices.Contains(all.Names(), name) {
-			return c, fmt.Errorf("--listen %s=%s: no such transport, allowed are %s", name, address, strings.Join(all.Names(), ", "))
-		}
 		l := config.Listener{Address: address, Disabled: address == "off"}
 		if l.Disabled {
 			l.Address = ""
 		}
-		c.Listeners[name] = l
+		switch {
+		case name == adminListener:
+			c.Admin.Listener = l
+		case slices.Contains(all.Names(), name):
+			c.Listeners[name] = l
+		default:
+			return c, fmt.Errorf("--listen %s=%s: no such listener, allowed are %s, %s", name, address, strings.Join(all.Names(), ", "), adminListener)
+		}
 	}
 	return c, nil
 }

@@ -38,7 +38,7 @@ func TestUsageErrorsSayWhatIsAllowedAndExit2(t *testing.T) {
 		{[]string{"--sync="}, `journal.sync: is "", allowed are off, os, always`},
 		{[]string{"config", "check", "--listen", "tcp=off", "--listen", "rest=off", "--listen", "grpc=off"}, "no transport is enabled"},
 		{[]string{"--data="}, "journal.dir: is empty"},
-		{[]string{"--listen", "pigeon=127.0.0.1:1"}, "no such transport, allowed are"},
+		{[]string{"--listen", "pigeon=127.0.0.1:1"}, "no such listener, allowed are"},
 		{[]string{"--listen", "grpc=0.0.0.0:1"}, "insecure: true"},
 		{[]string{"--config", filepath.Join(dir, "none.yaml")}, "none.yaml: no such file"},
 		{[]string{"--config", badFile}, "line 2: field max_quantty not found"},

@@ -5,14 +5,8 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"math"
-	"net"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -28,10 +22,16 @@ type Config struct {
 	TLS         TLS                 `yaml:"tls"`
 	// Insecure allows a listener beyond loopback without TLS, and without accounts: anybody who can connect then trades for "demo".
 	Insecure    bool         `yaml:"insecure"`
-	Accounts    []Account    `yaml:"accounts"`    // empty = the account "demo" for loopback clients without a key
+	Admin       Admin        `yaml:"admin"`
+	Firms       []Firm       `yaml:"firms"`       // that have limits of their own; at most 10,000
+	Accounts    []Account    `yaml:"accounts"`    // empty = the account "demo" for loopback clients without a key; at most 10,000
+	DropCopies  []DropCopy   `yaml:"drop_copies"` // at most 1,000
 	Instruments []Instrument `yaml:"instruments"` // at least 1, at most 1,000
-	Limits      Limits       `yaml:"limits"`
+	Limits      Limits       `yaml:"limits"`      // of each account that has none of its own
+	Throttle    Throttle     `yaml:"throttle"`
 	IDs         IDs          `yaml:"ids"`
+	Events      Events       `yaml:"events"`
+	Sessions    Sessions     `yaml:"sessions"`
 	Book        Book         `yaml:"book"`
 	Grace       Duration     `yaml:"grace"` // most time that a stop waits for what was accepted; 1s to 5m
 }
@@ -41,6 +41,11 @@ type Journal struct {
 	Dir          string `yaml:"dir"`           // folder; created
 	Sync         string `yaml:"sync"`          // off | os | always
 	SegmentBytes int64  `yaml:"segment_bytes"` // preallocated size of one file; 0 = 64 MiB
+	// SnapshotEvery is after how many commands a snapshot is made beside the running gateway; 0 = only at the end of the day and at a
+	// stop. 0, or 10,000 to 2^40.
+	SnapshotEvery uint64 `yaml:"snapshot_every"`
+	// KeepSegments keeps segments that a snapshot has made superfluous, for auditors.
+	KeepSegments bool `yaml:"keep_segments"`
 }
 
 // Listener is where one transport listens.
@@ -67,10 +72,38 @@ type TLS struct {
 	Key         string `yaml:"key"`
 }
 
+// Admin is the listener of AdminService and who may use it.
+type Admin struct {
+	Listener `yaml:",inline"`
+	Keys     []Key `yaml:"keys"` // none, and no accounts = loopback clients need no key; none beside accounts = nobody is let in
+}
+
+// Key is a key that belongs to no account. It is given as a SHA-256 hash.
+type Key struct {
+	Name      string `yaml:"name"`       // whose it is, for the log; 1 to 32 of [A-Za-z0-9_-]
+	KeySHA256 string `yaml:"key_sha256"` // 64 hexadecimal digits
+}
+
+// Firm is a group of accounts with limits of its own.
+type Firm struct {
+	Name   string `yaml:"name"`   // 1 to 32 of [A-Za-z0-9_-]
+	Limits Limits `yaml:"limits"` // over all its accounts; max_quantity, max_notional and price_collar_bps are of one order
+}
+
 // Account is who trades. Its keys are given as SHA-256 hashes.
 type Account struct {
 	Name      string   `yaml:"name"`       // 1 to 32 of [A-Za-z0-9_-]
+	Firm      string   `yaml:"firm"`       // whose it is; empty = a firm of its own that has its name
+	Group     string   `yaml:"group"`      // orders of one group are kept from trading with each other where they ask for it; empty = the firm's name
+	KeySHA256 []string `yaml:"key_sha256"` // 64 hexadecimal digits each; they trade
+	Limits    *Limits  `yaml:"limits"`     // nil = the configuration's limits
+}
+
+// DropCopy is a reader of the events of accounts, who cannot trade.
+type DropCopy struct {
+	Name      string   `yaml:"name"`       // for the log; 1 to 32 of [A-Za-z0-9_-]
 	KeySHA256 []string `yaml:"key_sha256"` // 64 hexadecimal digits each
+	Accounts  []string `yaml:"accounts"`   // whose events it reads, at least 1
 }
 
 // Instrument is a listing. Units and bounds are those of proto orderentry.v1.Instrument.
@@ -85,11 +118,34 @@ type Instrument struct {
 	ReferencePrice int64  `yaml:"reference_price"`
 }
 
-// Limits are checked before the book. In each, 0 = no bound but the contract's.
+// Limits are checked before the book. In each, 0 = no bound but the contract's. Units and meaning are those of proto
+// orderentry.v1.Limits.
 type Limits struct {
-	MaxQuantity    uint64 `yaml:"max_quantity"`     // lots of one order
-	MaxNotional    int64  `yaml:"max_notional"`     // ticks x lots of one order
-	PriceCollarBps uint32 `yaml:"price_collar_bps"` // distance from the last trade or reference price, in 1/10,000 of it
+	MaxQuantity       uint64   `yaml:"max_quantity"`       // lots of one order
+	MaxNotional       int64    `yaml:"max_notional"`       // ticks x lots of one order
+	PriceCollarBps    uint32   `yaml:"price_collar_bps"`   // distance from the last trade or reference price, in 1/10,000 of it
+	MaxOpenOrders     uint32   `yaml:"max_open_orders"`    // orders
+	MaxOpenNotional   int64    `yaml:"max_open_notional"`  // ticks x lots of all open orders
+	MaxPosition       uint64   `yaml:"max_position"`       // lots either way in each instrument, open orders counted as filled
+	RestrictedSymbols []string `yaml:"restricted_symbols"` // that may not be traded; at most 1,000
+	MaxOrderRate      uint32   `yaml:"max_order_rate"`     // orders and replaces in a second
+}
+
+// Throttle is what happens beyond max_order_rate, after the refusals with a retry time.
+type Throttle struct {
+	Penalty Duration `yaml:"penalty"` // for how long an account is shut out whose session was ended for not heeding the refusals; 100ms to 1h
+}
+
+// Events bounds the day's numbered events and their readers.
+type Events struct {
+	Max         int `yaml:"max"`           // events of a day over all accounts; 10,000 to 2^31
+	Readers     int `yaml:"readers"`       // streams at a time over all accounts; 1 to 100,000
+	CatchUpRate int `yaml:"catch_up_rate"` // events per second that one reader behind gets; 1,000 to 100,000,000
+}
+
+// Sessions bounds the named sessions.
+type Sessions struct {
+	Max int `yaml:"max"` // names over all accounts until the end of the day; 1 to 1,000,000
 }
 
 // IDs sizes the table of client ids, which live until the end of the day.
@@ -125,7 +181,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 // transports there are), the account demo, three instruments, a journal in ./data whose acks outlive the process.
 func Default(listeners map[string]Listener) Config {
 	return Config{
-		Journal:   Journal{Dir: "data", Sync: "os"},
+		Journal:   Journal{Dir: "data", Sync: "os", SnapshotEvery: 10_000_000},
 		Listeners: maps.Clone(listeners),
 		Connections: Connections{
 			Max: transports.DefaultMaxConnections, MaxRequestBytes: transports.DefaultMaxRequestBytes, MaxStreams: transports.DefaultMaxStreams,
@@ -137,197 +193,13 @@ func Default(listeners map[string]Listener) Config {
 			{Symbol: "BOLT", TickNanos: 10_000_000, LotSize: 1, Currency: "EUR", State: "open", ReferencePrice: 5_000},
 			{Symbol: "COIL", TickNanos: 1_000_000, LotSize: 100, Currency: "GBP", State: "open", ReferencePrice: 25_000},
 		},
-		Limits: Limits{MaxQuantity: 1_000_000, MaxNotional: 1_000_000_000_000, PriceCollarBps: 5_000},
-		IDs:    IDs{Max: 4 << 20, Reserve: 1 << 16},
-		Book:   Book{MaxOrders: 1 << 20, MaxLevels: 1 << 16},
-		Grace:  Duration(10 * time.Second),
+		Admin:    Admin{Listener: Listener{Address: "127.0.0.1:9090"}},
+		Limits:   Limits{MaxQuantity: 1_000_000, MaxNotional: 1_000_000_000_000, PriceCollarBps: 5_000},
+		Throttle: Throttle{Penalty: Duration(time.Second)},
+		IDs:      IDs{Max: 4 << 20, Reserve: 1 << 16},
+		Events:   Events{Max: 16 << 20, Readers: 1024, CatchUpRate: 200_000},
+		Sessions: Sessions{Max: 10_000},
+		Book:     Book{MaxOrders: 1 << 20, MaxLevels: 1 << 16},
+		Grace:    Duration(10 * time.Second),
 	}
-}
-
-// FieldError says which value is wrong and what is allowed.
-type FieldError struct {
-	Field   string // path in the YAML file, e.g. "limits.max_quantity"
-	Problem string
-}
-
-// Error implements error.
-func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
-
-// Validate returns all that is wrong, as joined *FieldErrors, or nil.
-func (c *Config) Validate() error {
-	v := validator{}
-	v.journal(&c.Journal)
-	v.listeners(c)
-	v.connections(&c.Connections)
-	if (c.TLS.Certificate == "") != (c.TLS.Key == "") {
-		v.fail("tls", "needs both certificate and key, or neither")
-	}
-	v.accounts(c.Accounts)
-	v.instruments(c.Instruments)
-	if c.Limits.MaxNotional < 0 {
-		v.fail("limits.max_notional", "is %d, allowed are 0 (no bound) and more", c.Limits.MaxNotional)
-	}
-	if c.Limits.PriceCollarBps > 1_000_000 {
-		v.fail("limits.price_collar_bps", "is %d, allowed are 0 (no collar) to 1000000", c.Limits.PriceCollarBps)
-	}
-	v.between("ids.max", int64(c.IDs.Max), 1_000, 1<<30)
-	v.between("ids.reserve", int64(c.IDs.Reserve), 0, int64(c.IDs.Max))
-	v.between("book.max_orders", int64(c.Book.MaxOrders), 1_000, 1<<24)
-	v.between("book.max_levels", int64(c.Book.MaxLevels), 1_000, int64(c.Book.MaxOrders))
-	v.duration("grace", c.Grace, time.Second, 5*time.Minute)
-	return errors.Join(v.problems...)
-}
-
-// validator collects what is wrong.
-type validator struct{ problems []error }
-
-func (v *validator) fail(field, format string, args ...any) {
-	v.problems = append(v.problems, &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)})
-}
-
-func (v *validator) between(field string, value, low, high int64) {
-	if value < low || value > high {
-		v.fail(field, "is %d, allowed are %d to %d", value, low, high)
-	}
-}
-
-func (v *validator) duration(field string, value Duration, low, high time.Duration) {
-	if d := time.Duration(value); d < low || d > high {
-		v.fail(field, "is %s, allowed are %s to %s", d, low, high)
-	}
-}
-
-func (v *validator) journal(j *Journal) {
-	if j.Dir == "" {
-		v.fail("journal.dir", "is empty: name a folder")
-	}
-	if !slices.Contains([]string{"off", "os", "always"}, j.Sync) {
-		v.fail("journal.sync", "is %q, allowed are off, os, always", j.Sync)
-	}
-	if j.SegmentBytes != 0 {
-		v.between("journal.segment_bytes", j.SegmentBytes, 128<<10, 1<<30)
-	}
-}
-
-func (v *validator) listeners(c *Config) {
-	addresses := make(map[string]string)
-	for _, name := range slices.Sorted(maps.Keys(c.Listeners)) {
-		l := c.Listeners[name]
-		field := "listeners." + name
-		if l.Disabled {
-			continue
-		}
-		host, port, err := net.SplitHostPort(l.Address)
-		if err != nil {
-			v.fail(field+".address", "is %q, needed is host:port: %v", l.Address, err)
-			continue
-		}
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil {
-			v.fail(field+".address", "is %q, the port must be a number from 0 (any free one) to 65535", l.Address)
-		} else if other, taken := addresses[l.Address]; taken && n != 0 {
-			v.fail(field+".address", "%s is the address of listener %s already", l.Address, other)
-		}
-		addresses[l.Address] = name
-		if !c.Insecure && !isLoopback(host) {
-			if c.TLS.Certificate == "" {
-				v.fail(field+".address", "%q is beyond loopback and there is no TLS: set tls, or insecure: true to send orders and keys in plain text", l.Address)
-			}
-			if len(c.Accounts) == 0 {
-				v.fail(field+".address", "%q is beyond loopback and there are no keys: set accounts, or insecure: true", l.Address)
-			}
-		}
-	}
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
-}
-
-func (v *validator) connections(c *Connections) {
-	v.between("connections.max", int64(c.Max), 1, 1_000_000)
-	v.between("connections.max_request_bytes", int64(c.MaxRequestBytes), 1<<10, 1<<20)
-	v.between("connections.max_streams", int64(c.MaxStreams), 1, 1_000_000)
-	v.duration("connections.handshake_timeout", c.Handshake, 100*time.Millisecond, time.Minute)
-	v.duration("connections.request_timeout", c.Request, 100*time.Millisecond, 10*time.Minute)
-	v.duration("connections.idle_timeout", c.Idle, time.Second, 24*time.Hour)
-	v.duration("connections.write_timeout", c.Write, 100*time.Millisecond, 10*time.Minute)
-}
-
-func (v *validator) accounts(accounts []Account) {
-	if len(accounts) > 10_000 {
-		v.fail("accounts", "has %d entries, at most 10000 are allowed", len(accounts))
-	}
-	names, keys := make(map[string]bool), make(map[string]bool)
-	for i, a := range accounts {
-		field := fmt.Sprintf("accounts[%d]", i)
-		if !matches(a.Name, 32, "_-", true) {
-			v.fail(field+".name", "is %q, needed are 1 to 32 of [A-Za-z0-9_-]", a.Name)
-		}
-		if names[a.Name] {
-			v.fail(field+".name", "%q stands twice", a.Name)
-		}
-		names[a.Name] = true
-		if len(a.KeySHA256) == 0 {
-			v.fail(field+".key_sha256", "is empty: an account without a key can never be used")
-		}
-		for k, hash := range a.KeySHA256 {
-			if len(hash) != 64 || strings.Trim(hash, "0123456789abcdef") != "" {
-				v.fail(fmt.Sprintf("%s.key_sha256[%d]", field, k), "needed are 64 lower-case hexadecimal digits (printf %%s KEY | sha256sum)")
-			} else if keys[hash] {
-				v.fail(fmt.Sprintf("%s.key_sha256[%d]", field, k), "this key belongs to another account or stands twice")
-			}
-			keys[hash] = true
-		}
-	}
-}
-
-func (v *validator) instruments(instruments []Instrument) {
-	v.between("instruments", int64(len(instruments)), 1, 1_000)
-	seen := make(map[string]bool)
-	for i, d := range instruments {
-		field := fmt.Sprintf("instruments[%d]", i)
-		if !matches(d.Symbol, 16, "._-", false) {
-			v.fail(field+".symbol", "is %q, needed are 1 to 16 of [A-Z0-9._-]", d.Symbol)
-		}
-		if seen[d.Symbol] {
-			v.fail(field+".symbol", "%q stands twice", d.Symbol)
-		}
-		seen[d.Symbol] = true
-		if d.TickNanos == 0 {
-			v.fail(field+".tick_nanos", "is 0: a tick needs a value, in 10^-9 of the currency")
-		}
-		if d.LotSize == 0 {
-			v.fail(field+".lot_size", "is 0: a lot needs at least one unit")
-		}
-		if len(d.Currency) != 3 || strings.Trim(d.Currency, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-			v.fail(field+".currency", "is %q, needed is an ISO 4217 code such as USD", d.Currency)
-		}
-		if !slices.Contains([]string{"open", "halted", "closed"}, d.State) {
-			v.fail(field+".state", "is %q, allowed are open, halted, closed", d.State)
-		}
-		if d.MinNotional < 0 || d.MaxNotional < 0 || d.MaxNotional > 0 && d.MinNotional > d.MaxNotional {
-			v.fail(field, "min_notional %d and max_notional %d: needed is 0 <= min <= max (max 0 = no bound)", d.MinNotional, d.MaxNotional)
-		}
-		if d.ReferencePrice == math.MinInt64 {
-			v.fail(field+".reference_price", "is below the lowest price")
-		}
-	}
-}
-
-// matches tells names of 1 to most letters, digits and extra characters; lower says whether small letters count.
-func matches(s string, most int, extra string, lower bool) bool {
-	if s == "" || len(s) > most {
-		return false
-	}
-	for _, c := range s {
-		ok := 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || lower && 'a' <= c && c <= 'z' || strings.ContainsRune(extra, c)
-		if !ok {
-			return false
-		}
-	}
-	return true
 }

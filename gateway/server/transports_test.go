@@ -17,6 +17,7 @@ func quiet(t testing.TB) Config {
 	c := DefaultConfig()
 	c.Journal.Dir = t.TempDir()
 	c.Journal.SegmentBytes = 1 << 20
+	c.Admin.Disabled = true
 	for name := range c.Listeners {
 		c.Listeners[name] = Listener{Disabled: true}
 	}

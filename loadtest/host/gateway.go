@@ -35,6 +35,7 @@ func Instruments() []workload.Instrument {
 // startGateway runs a gateway with one transport and one account for each key, with no limit that a load test would meet.
 func startGateway(ctx context.Context, task Task, logger *slog.Logger) (net.Addr, func() error, error) {
 	config := server.DefaultConfig()
+	config.Admin.Disabled = true
 	config.Journal.Dir = filepath.Join(task.Folder, "journal")
 	config.Journal.Sync = task.Sync
 	config.Connections.Max = task.MaxConnections
