@@ -1,17 +1,30 @@
 package matching
 
 // order is a resting order: a link in its level's queue. Its price is its
-// level's, its side picks the book's half.
+// level's, its side picks the book's half. One cache line long.
 type order struct {
 	id          uint64
 	quantity    uint64 // total: filled and open
 	leaves      uint64 // open, at least 1
+	shown       uint64 // of leaves, what its place in the queue is for; at least 1
+	display     uint64 // lots shown at a time; 0 = all
 	next        uint32 // later in the queue
 	prev        uint32
 	level       uint32
 	instrument  uint32
+	group       uint32 // account group; 0 = none
 	side        Side
 	timeInForce TimeInForce
+	prevention  SelfTradePrevention
+	postOnly    bool
+}
+
+// part is what an order with this much open shows afresh.
+func (o *order) part() uint64 {
+	if o.display == 0 {
+		return o.leaves
+	}
+	return min(o.display, o.leaves)
 }
 
 // book is one instrument's two halves.
@@ -28,39 +41,70 @@ type half struct {
 
 func (b *book) half(side Side) *half { return &b.halves[side-1] }
 
-// match trades an incoming order of this side against the other side, down to
-// price, and returns what it still has open.
-func (e *Engine) match(b *book, cmd *Command, side Side, leaves uint64, events []Event) (uint64, []Event) {
-	makers := b.half(side.Opposite())
-	worst := keyOf(side.Opposite(), cmd.Price)
+// incoming is an order while it trades against the other side.
+type incoming struct {
+	leaves     uint64
+	canceled   uint64 // by self-trade prevention
+	group      uint32 // the group it must not trade with; 0 = it may trade with all
+	side       Side
+	prevention SelfTradePrevention
+}
+
+// match trades an incoming order against the other side, down to the command's
+// price. In's leaves and canceled tell how it came out of it.
+func (e *Engine) match(b *book, cmd *Command, in *incoming, events []Event) []Event {
+	makers := b.half(in.side.Opposite())
+	worst := keyOf(in.side.Opposite(), cmd.Price)
+	leaves := in.leaves
 	for leaves > 0 && makers.best != none {
 		lv := e.store.levels.at(makers.best)
 		if lv.key > worst {
 			break
 		}
-		price := priceOf(side.Opposite(), lv.key)
+		price := priceOf(in.side.Opposite(), lv.key)
 		for leaves > 0 && lv.head != none {
 			index := lv.head
 			maker := e.orders.at(index)
-			traded := min(leaves, maker.leaves)
+			if in.group != 0 && maker.group == in.group {
+				in.leaves = leaves
+				events = e.prevent(lv, index, cmd, in, events)
+				leaves = in.leaves
+				continue
+			}
+			traded := min(leaves, maker.shown)
 			leaves -= traded
 			maker.leaves -= traded
-			lv.quantity -= traded
+			maker.shown -= traded
+			lv.shown -= traded
 			events = append(events, Event{
-				Kind: Trade, Side: side, Instrument: cmd.Instrument, Sequence: cmd.Sequence,
+				Kind: Trade, Side: in.side, Instrument: cmd.Instrument, Sequence: cmd.Sequence,
 				OrderID: cmd.OrderID, MakerID: maker.id, Price: price,
 				Quantity: traded, Leaves: leaves, MakerLeaves: maker.leaves,
 			})
 			if maker.leaves == 0 {
 				e.dequeue(lv, maker)
 				e.forget(index)
+			} else if maker.shown == 0 {
+				e.refresh(lv, index)
 			}
 		}
 		if lv.head == none {
 			e.removeLevel(makers, lv.key)
 		}
 	}
-	return leaves, events
+	in.leaves = leaves
+	return events
+}
+
+// refresh shows the next part of an order whose shown part has traded, at the
+// back of its queue.
+func (e *Engine) refresh(lv *level, index uint32) {
+	o := e.orders.at(index)
+	o.shown = o.part()
+	lv.shown += o.shown
+	e.store.hidden[o.level] -= o.shown
+	e.dequeue(lv, o)
+	e.enqueue(lv, index)
 }
 
 // rest puts a record that the caller has filled, but for its links, at the back
@@ -74,6 +118,45 @@ func (e *Engine) rest(b *book, index uint32, price int64) {
 		h.best = o.level
 	}
 	lv := e.store.levels.at(o.level)
+	e.enqueue(lv, index)
+	lv.shown += o.shown
+	if hidden := o.leaves - o.shown; hidden > 0 {
+		e.store.hidden[o.level] += hidden
+	}
+}
+
+// unrest takes a resting order out of its book, with its level when it was the
+// last there. The record and the id stay.
+func (e *Engine) unrest(b *book, o *order) {
+	lv := e.store.levels.at(o.level)
+	lv.shown -= o.shown
+	if hidden := o.leaves - o.shown; hidden > 0 {
+		e.store.hidden[o.level] -= hidden
+	}
+	e.dequeue(lv, o)
+	if lv.head == none {
+		e.removeLevel(b.half(o.side), lv.key)
+	}
+}
+
+// shrink takes lots off a resting order, which keeps its place: first off what
+// it hides. The caller takes an order out that has nothing left.
+func (e *Engine) shrink(lv *level, o *order, by uint64) {
+	hidden := o.leaves - o.shown
+	if fromHidden := min(by, hidden); fromHidden > 0 {
+		e.store.hidden[o.level] -= fromHidden
+	}
+	if by > hidden {
+		o.shown -= by - hidden
+		lv.shown -= by - hidden
+	}
+	o.leaves -= by
+	o.quantity -= by
+}
+
+// enqueue links an order in at the back of a level's queue.
+func (e *Engine) enqueue(lv *level, index uint32) {
+	o := e.orders.at(index)
 	o.prev, o.next = lv.tail, none
 	if lv.tail == none {
 		lv.head = index
@@ -82,18 +165,6 @@ func (e *Engine) rest(b *book, index uint32, price int64) {
 	}
 	lv.tail = index
 	lv.count++
-	lv.quantity += o.leaves
-}
-
-// unrest takes a resting order out of its book, with its level when it was the
-// last there. The record and the id stay.
-func (e *Engine) unrest(b *book, o *order) {
-	lv := e.store.levels.at(o.level)
-	lv.quantity -= o.leaves
-	e.dequeue(lv, o)
-	if lv.head == none {
-		e.removeLevel(b.half(o.side), lv.key)
-	}
 }
 
 // dequeue unlinks an order from its level's queue.

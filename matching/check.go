@@ -32,41 +32,72 @@ func (e *Engine) check(cmd *Command) (b *book, index uint32, reason Reason) {
 }
 
 func (e *Engine) checkSubmit(b *book, cmd *Command) Reason {
+	if reason := checkTerms(cmd); reason != ReasonNone {
+		return reason
+	}
 	switch {
-	case cmd.Side != Buy && cmd.Side != Sell:
-		return ReasonInvalidSide
-	case cmd.Type != Limit && cmd.Type != Market:
-		return ReasonInvalidOrderType
-	case cmd.TimeInForce < Day || cmd.TimeInForce > ImmediateOrCancel:
-		return ReasonInvalidTimeInForce
-	case cmd.Price < MinPrice:
-		return ReasonInvalidPrice
-	case cmd.Quantity == 0 || cmd.Quantity > MaxQuantity:
-		return ReasonInvalidQuantity
-	case cmd.PostOnly || cmd.SelfTradePrevention > AllowSelfTrade || cmd.DisplayQuantity != 0 || cmd.MinimumQuantity != 0:
-		return ReasonInvalidCombination // the rules for these follow in the next commits
 	case e.ids.find(cmd.OrderID) != none:
 		return ReasonDuplicateOrderID
 	case neverRests(cmd):
-		return ReasonNone
 	case e.orders.full():
 		return ReasonBookFull
 	case e.store.levels.full() && !e.hasLevel(b, cmd.Side, cmd.Price):
 		return ReasonBookFull
 	}
+	if cmd.PostOnly || cmd.TimeInForce == FillOrKill || cmd.MinimumQuantity > 0 {
+		return e.checkConditions(b, cmd)
+	}
 	return ReasonNone
 }
 
-func (e *Engine) checkReplace(b *book, o *order, cmd *Command) Reason {
+// checkTerms looks at the command of a new order alone.
+func checkTerms(cmd *Command) Reason {
 	switch {
+	case cmd.Side != Buy && cmd.Side != Sell:
+		return ReasonInvalidSide
+	case cmd.Type != Limit && cmd.Type != Market:
+		return ReasonInvalidOrderType
+	case cmd.TimeInForce < Day || cmd.TimeInForce > FillOrKill:
+		return ReasonInvalidTimeInForce
 	case cmd.Price < MinPrice:
 		return ReasonInvalidPrice
-	case cmd.Quantity == 0 || cmd.Quantity > MaxQuantity || e.newTotal(o, cmd) > MaxQuantity:
+	case cmd.Quantity == 0 || cmd.Quantity > MaxQuantity:
 		return ReasonInvalidQuantity
-	case e.newTotal(o, cmd) <= o.quantity-o.leaves:
+	case cmd.SelfTradePrevention > Decrement:
+		return ReasonInvalidSelfTradePrevention
+	case cmd.DisplayQuantity > 0 &&
+		(cmd.DisplayQuantity >= cmd.Quantity || tooManyParts(cmd.Quantity, cmd.DisplayQuantity)):
+		return ReasonInvalidDisplayQuantity
+	case cmd.MinimumQuantity > cmd.Quantity:
+		return ReasonInvalidMinimumQuantity
+	case (cmd.PostOnly || cmd.DisplayQuantity > 0) && neverRests(cmd),
+		cmd.PostOnly && cmd.MinimumQuantity > 0:
+		return ReasonInvalidCombination
+	}
+	return ReasonNone
+}
+
+// tooManyParts tells the orders that MaxDisplayParts forbids; both arguments are
+// at most MaxQuantity.
+func tooManyParts(leaves, display uint64) bool { return leaves > MaxDisplayParts*display }
+
+func (e *Engine) checkReplace(b *book, o *order, cmd *Command) Reason {
+	if cmd.Price < MinPrice {
+		return ReasonInvalidPrice
+	}
+	if cmd.Quantity == 0 || cmd.Quantity > MaxQuantity || e.newTotal(o, cmd) > MaxQuantity {
+		return ReasonInvalidQuantity
+	}
+	filled, total := o.quantity-o.leaves, e.newTotal(o, cmd)
+	switch {
+	case total <= filled:
 		return ReasonAlreadyFilled
+	case o.display > 0 && tooManyParts(total-filled, o.display):
+		return ReasonInvalidDisplayQuantity
 	case e.store.levels.full() && e.store.levels.at(o.level).count > 1 && !e.hasLevel(b, o.side, cmd.Price):
 		return ReasonBookFull // its own level would not become free
+	case o.postOnly && e.reaches(b, o.side, cmd.Price):
+		return ReasonPostOnlyWouldTake
 	}
 	return ReasonNone
 }
@@ -82,7 +113,7 @@ func (e *Engine) newTotal(o *order, cmd *Command) uint64 {
 
 // neverRests tells the orders whose remainder is canceled.
 func neverRests(cmd *Command) bool {
-	return cmd.Type == Market || cmd.TimeInForce == ImmediateOrCancel
+	return cmd.Type == Market || cmd.TimeInForce >= ImmediateOrCancel
 }
 
 // hasLevel reports whether an order at price would find a level there.

@@ -51,8 +51,9 @@ func (e *Engine) AddInstrument(instrument uint32) error {
 
 // Apply carries out one command and appends what happened to events, which the
 // caller owns, in the order it happened: at least one event, the answer, and at
-// most two more than orders rest on the opposite side. It allocates only when
-// events has too little capacity. It accepts any bytes as a command: what makes
+// most one more, plus two for each order that rests on the opposite side, plus one
+// for each further part that an iceberg there shows, of which each has fewer than
+// MaxDisplayParts. It allocates only when events has too little capacity. It accepts any bytes as a command: what makes
 // no sense is refused with an event.
 func (e *Engine) Apply(cmd *Command, events []Event) []Event {
 	b, index, reason := e.check(cmd)
@@ -72,22 +73,29 @@ func (e *Engine) submit(b *book, cmd *Command, events []Event) []Event {
 		Kind: Accepted, Side: cmd.Side, Instrument: cmd.Instrument, Sequence: cmd.Sequence,
 		OrderID: cmd.OrderID, Price: cmd.Price, Quantity: cmd.Quantity, Leaves: cmd.Quantity,
 	})
-	leaves, events := e.match(b, cmd, cmd.Side, cmd.Quantity, events)
-	if leaves == 0 {
+	in := incoming{
+		leaves: cmd.Quantity, group: groupOf(cmd.Group, cmd.SelfTradePrevention),
+		side: cmd.Side, prevention: cmd.SelfTradePrevention,
+	}
+	events = e.match(b, cmd, &in, events)
+	if in.leaves == 0 {
 		return events
 	}
 	if neverRests(cmd) {
 		return append(events, Event{
 			Kind: Canceled, Reason: ReasonImmediateOrCancel, Side: cmd.Side,
 			Instrument: cmd.Instrument, Sequence: cmd.Sequence,
-			OrderID: cmd.OrderID, Price: cmd.Price, Quantity: leaves,
+			OrderID: cmd.OrderID, Price: cmd.Price, Quantity: in.leaves,
 		})
 	}
 	index := e.orders.take()
-	*e.orders.at(index) = order{
-		id: cmd.OrderID, quantity: cmd.Quantity, leaves: leaves,
-		instrument: cmd.Instrument, side: cmd.Side, timeInForce: cmd.TimeInForce,
+	o := e.orders.at(index)
+	*o = order{
+		id: cmd.OrderID, quantity: cmd.Quantity - in.canceled, leaves: in.leaves, display: cmd.DisplayQuantity,
+		instrument: cmd.Instrument, group: cmd.Group, side: cmd.Side, timeInForce: cmd.TimeInForce,
+		prevention: cmd.SelfTradePrevention, postOnly: cmd.PostOnly,
 	}
+	o.shown = o.part()
 	e.ids.insert(index)
 	e.rest(b, index, cmd.Price)
 	return events
@@ -107,25 +115,26 @@ func (e *Engine) cancel(b *book, index uint32, cmd *Command, events []Event) []E
 func (e *Engine) replace(b *book, index uint32, cmd *Command, events []Event) []Event {
 	o := e.orders.at(index)
 	filled, total := o.quantity-o.leaves, e.newTotal(o, cmd)
-	keepsPlace := !e.options.ModifyIsCancelNew && cmd.Price == e.price(o) && total <= o.quantity
+	leaves := total - filled
+	keepsPlace := !e.options.ModifyIsCancelNew && cmd.Price == e.price(o) && leaves <= o.leaves
 	events = append(events, Event{
 		Kind: Replaced, Side: o.side, LostPriority: !keepsPlace,
 		Instrument: cmd.Instrument, Sequence: cmd.Sequence,
-		OrderID: o.id, Price: cmd.Price, Quantity: total, Leaves: total - filled,
+		OrderID: o.id, Price: cmd.Price, Quantity: total, Leaves: leaves,
 	})
 	if keepsPlace {
-		e.store.levels.at(o.level).quantity -= o.quantity - total
-		o.leaves -= o.quantity - total
-		o.quantity = total
+		e.shrink(e.store.levels.at(o.level), o, o.leaves-leaves)
 		return events
 	}
 	e.unrest(b, o)
-	o.quantity = total
-	o.leaves, events = e.match(b, cmd, o.side, total-filled, events)
-	if o.leaves == 0 {
+	in := incoming{leaves: leaves, group: groupOf(o.group, o.prevention), side: o.side, prevention: o.prevention}
+	events = e.match(b, cmd, &in, events)
+	if in.leaves == 0 {
 		e.forget(index)
 		return events
 	}
+	o.quantity, o.leaves = total-in.canceled, in.leaves
+	o.shown = o.part()
 	e.rest(b, index, cmd.Price)
 	return events
 }

@@ -14,6 +14,13 @@ func (e *Engine) CheckInvariants() error {
 			return fmt.Errorf("instrument %d: %w", i, err)
 		}
 	}
+	hidden := uint64(0)
+	for _, quantity := range e.store.hidden {
+		hidden += quantity
+	}
+	if hidden != c.hidden {
+		return fmt.Errorf("%d lots are hidden, the books reach %d", hidden, c.hidden)
+	}
 	ids := 0
 	for _, slot := range e.ids.slots {
 		if slot.index != none {
@@ -38,7 +45,8 @@ func (e *Engine) CheckInvariants() error {
 
 type checker struct {
 	*Engine
-	orders, levels, nodes int // what was reached
+	orders, levels, nodes int    // what was reached
+	hidden                uint64 // lots, in all levels that were reached
 }
 
 func (c *checker) book(instrument uint32, b *book) error {
@@ -115,7 +123,7 @@ func (c *checker) tree(ref uint32, found []uint32) ([]uint32, error) {
 }
 
 func (c *checker) queue(instrument uint32, side Side, levelIndex uint32, lv *level) error {
-	var quantity uint64
+	var shown, hidden uint64
 	var count uint32
 	prev := none
 	for index := lv.head; index != none; index = c.Engine.orders.at(index).next {
@@ -127,18 +135,25 @@ func (c *checker) queue(instrument uint32, side Side, levelIndex uint32, lv *lev
 			return fmt.Errorf("order %d believes to rest elsewhere", o.id)
 		case o.leaves == 0 || o.leaves > o.quantity || o.quantity > MaxQuantity:
 			return fmt.Errorf("order %d has %d open of %d", o.id, o.leaves, o.quantity)
+		case o.shown == 0 || o.shown > o.leaves:
+			return fmt.Errorf("order %d shows %d of %d", o.id, o.shown, o.leaves)
+		case o.display == 0 && o.shown != o.leaves, o.display > 0 && o.shown > o.display:
+			return fmt.Errorf("order %d shows %d of %d, its display quantity is %d", o.id, o.shown, o.leaves, o.display)
 		case o.timeInForce != Day && o.timeInForce != GoodTillCancel:
 			return fmt.Errorf("order %d rests with time in force %v", o.id, o.timeInForce)
 		case c.ids.find(o.id) != index:
 			return fmt.Errorf("order %d: its id leads to record %d, not %d", o.id, c.ids.find(o.id), index)
 		}
-		quantity += o.leaves
+		shown += o.shown
+		hidden += o.leaves - o.shown
 		count++
 		prev = index
 	}
-	if lv.tail != prev || count == 0 || lv.count != count || lv.quantity != quantity {
-		return fmt.Errorf("level says %d lots in %d orders, its queue has %d in %d", lv.quantity, lv.count, quantity, count)
+	if lv.tail != prev || count == 0 || lv.count != count || lv.shown != shown || c.store.hidden[levelIndex] != hidden {
+		return fmt.Errorf("level says %d lots shown and %d hidden in %d orders, its queue has %d and %d in %d",
+			lv.shown, c.store.hidden[levelIndex], lv.count, shown, hidden, count)
 	}
+	c.hidden += hidden
 	c.orders += int(count)
 	return nil
 }

@@ -4,11 +4,11 @@ import "math/bits"
 
 // level is the queue of all orders at one price of one side.
 type level struct {
-	key      uint64 // see keyOf
-	quantity uint64 // sum of the orders' leaves
-	head     uint32 // the order that trades first
-	tail     uint32
-	count    uint32
+	key   uint64 // see keyOf
+	shown uint64 // sum of what the orders show
+	head  uint32 // the order that trades first
+	tail  uint32
+	count uint32
 }
 
 // keyOf maps a price to a key that sorts best first: ascending price for sells,
@@ -42,6 +42,10 @@ func priceOf(side Side, key uint64) int64 {
 type levelStore struct {
 	levels pool[level]
 	nodes  pool[node]
+
+	// hidden is what the orders of each level hide, beside the levels because few
+	// commands ask for it. It is 0 for a level that is free.
+	hidden []uint64
 }
 
 // node parts the keys that agree above its six bits.
@@ -57,7 +61,9 @@ type node struct {
 const levelBit uint32 = 1 << 31
 
 func newLevelStore(n int) levelStore {
-	return levelStore{levels: newPool[level](n), nodes: newPool[node](n)}
+	s := levelStore{levels: newPool[level](n), nodes: newPool[node](n), hidden: make([]uint64, n+1)}
+	clear(s.hidden)
+	return s
 }
 
 // holds reports whether key belongs below n.

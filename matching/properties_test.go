@@ -170,26 +170,35 @@ func TestOrdersStopsEarly(t *testing.T) {
 }
 
 func TestRestoreRefuses(t *testing.T) {
-	good := matching.Order{ID: 9, Side: matching.Buy, TimeInForce: matching.Day, Price: 10, Quantity: 5, Leaves: 3}
+	good := matching.Order{ID: 9, Side: matching.Buy, TimeInForce: matching.Day, Price: 10, Quantity: 5, Leaves: 3, Shown: 2, DisplayQuantity: 2}
 	for name, spoil := range map[string]func(*matching.Order){
-		"unknown instrument": func(o *matching.Order) { o.Instrument = 3 },
-		"instrument range":   func(o *matching.Order) { o.Instrument = math.MaxUint32 },
-		"side":               func(o *matching.Order) { o.Side = 0 },
-		"time in force":      func(o *matching.Order) { o.TimeInForce = matching.ImmediateOrCancel },
-		"price":              func(o *matching.Order) { o.Price = math.MinInt64 },
-		"quantity":           func(o *matching.Order) { o.Quantity = matching.MaxQuantity + 1 },
-		"no leaves":          func(o *matching.Order) { o.Leaves = 0 },
-		"leaves":             func(o *matching.Order) { o.Leaves = 6 },
-		"duplicate":          func(o *matching.Order) { o.ID = 1 },
-		"locked":             func(o *matching.Order) { o.Price = 20 },
-		"crossed":            func(o *matching.Order) { o.Price = 21 },
+		"unknown instrument":               func(o *matching.Order) { o.Instrument = 3 },
+		"instrument range":                 func(o *matching.Order) { o.Instrument = math.MaxUint32 },
+		"side":                             func(o *matching.Order) { o.Side = 0 },
+		"time in force":                    func(o *matching.Order) { o.TimeInForce = matching.ImmediateOrCancel },
+		"price":                            func(o *matching.Order) { o.Price = math.MinInt64 },
+		"quantity":                         func(o *matching.Order) { o.Quantity = matching.MaxQuantity + 1 },
+		"no leaves":                        func(o *matching.Order) { o.Leaves = 0 },
+		"leaves":                           func(o *matching.Order) { o.Leaves = 6 },
+		"shows nothing":                    func(o *matching.Order) { o.Shown = 0 },
+		"shows too much":                   func(o *matching.Order) { o.Shown = 3 },
+		"shows more than is open":          func(o *matching.Order) { o.DisplayQuantity, o.Shown = 9, 4 },
+		"hides without a display quantity": func(o *matching.Order) { o.DisplayQuantity = 0 },
+		"display quantity":                 func(o *matching.Order) { o.DisplayQuantity = matching.MaxQuantity + 1 },
+		"too many parts": func(o *matching.Order) {
+			o.Quantity, o.Leaves = 2*matching.MaxDisplayParts+1, 2*matching.MaxDisplayParts+1
+		},
+		"self-trade prevention": func(o *matching.Order) { o.SelfTradePrevention = matching.Decrement + 1 },
+		"duplicate":             func(o *matching.Order) { o.ID = 1 },
+		"locked":                func(o *matching.Order) { o.Price = 20 },
+		"crossed":               func(o *matching.Order) { o.Price = 21 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, err := newSmall(small)
 			if err != nil {
 				t.Fatal(err)
 			}
-			ask := matching.Order{ID: 1, Side: matching.Sell, TimeInForce: matching.Day, Price: 20, Quantity: 1, Leaves: 1}
+			ask := matching.Order{ID: 1, Side: matching.Sell, TimeInForce: matching.Day, Price: 20, Quantity: 1, Leaves: 1, Shown: 1}
 			if err := errors.Join(e.Restore(ask), e.Restore(good)); err != nil {
 				t.Fatal(err)
 			}

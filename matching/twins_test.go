@@ -19,10 +19,10 @@ type twins struct {
 	naive  *naive.Engine
 	ledger *ledger
 
-	instruments        []uint32
-	fastBuf, naiveBuf  []matching.Event
-	orders, withoutTIF []matching.Order
-	levels             []matching.Level
+	instruments       []uint32
+	fastBuf, naiveBuf []matching.Event
+	orders            []matching.Order
+	levels            []matching.Level
 }
 
 func newTwins(options matching.Options, instruments ...uint32) (*twins, error) {
@@ -65,12 +65,8 @@ func (w *twins) apply(cmd *matching.Command) ([]matching.Event, error) {
 	if err := w.ledger.record(cmd, w.fastBuf); err != nil {
 		return nil, err
 	}
-	w.withoutTIF = append(w.withoutTIF[:0], w.orders...)
-	for i := range w.withoutTIF {
-		w.withoutTIF[i].TimeInForce = 0
-	}
-	if ledger := w.ledger.orders(); !slices.Equal(w.withoutTIF, ledger) {
-		return nil, fmt.Errorf("after %+v:\nbook   %+v\nledger %+v", *cmd, w.withoutTIF, ledger)
+	if ledger := w.ledger.orders(); !slices.Equal(w.orders, ledger) {
+		return nil, fmt.Errorf("after %+v:\nbook   %+v\nledger %+v", *cmd, w.orders, ledger)
 	}
 	return w.fastBuf, nil
 }
@@ -128,7 +124,7 @@ func levelsOf(orders []matching.Order, instrument uint32, side matching.Side) []
 			levels = append(levels, matching.Level{Price: o.Price})
 		}
 		last := &levels[len(levels)-1]
-		last.Quantity += o.Leaves
+		last.Quantity += o.Shown
 		last.Orders++
 	}
 	return levels
@@ -144,7 +140,8 @@ type flow struct {
 	quantity    uint64
 }
 
-func (f *flow) next(sequence uint64) matching.Command {
+// next draws the next command; resting are the orders that rest now.
+func (f *flow) next(sequence uint64, resting []matching.Order) matching.Command {
 	cmd := matching.Command{
 		Kind:        [...]matching.CommandKind{matching.Submit, matching.Submit, matching.Submit, matching.Cancel, matching.Replace}[f.IntN(5)],
 		Side:        matching.Buy + matching.Side(f.IntN(2)),
@@ -160,12 +157,27 @@ func (f *flow) next(sequence uint64) matching.Command {
 	if f.IntN(20) == 0 {
 		cmd.Instrument = f.instruments[f.IntN(len(f.instruments))]
 	}
+	if cmd.Kind != matching.Submit && len(resting) > 0 && f.IntN(4) > 0 {
+		// Most cancels and replaces find an order, and half of these replaces leave
+		// its price alone, so that it may keep its place.
+		o := resting[f.IntN(len(resting))]
+		cmd.OrderID, cmd.Instrument = o.ID, o.Instrument
+		if f.IntN(2) == 0 {
+			cmd.Price = o.Price
+		}
+	}
+	f.terms(&cmd)
 	switch f.IntN(10) {
 	case 0:
 		cmd.TimeInForce = matching.ImmediateOrCancel
 	case 1:
 		cmd.Type = matching.Market
 	case 2:
+		cmd.TimeInForce = matching.FillOrKill
+		if f.IntN(3) == 0 {
+			cmd.Type = matching.Market
+		}
+	case 3:
 		if f.IntN(10) == 0 {
 			f.spoil(&cmd)
 		}
@@ -173,9 +185,24 @@ func (f *flow) next(sequence uint64) matching.Command {
 	return cmd
 }
 
+// terms gives an order, independently of one another and of its time in force,
+// the terms that are off in a plain one: a few account groups with every
+// prevention, and with each of the others one order in five.
+func (f *flow) terms(cmd *matching.Command) {
+	cmd.Group = uint32(f.IntN(4))
+	cmd.SelfTradePrevention = matching.SelfTradePrevention(f.IntN(6))
+	cmd.PostOnly = f.IntN(5) == 0
+	if f.IntN(5) == 0 {
+		cmd.DisplayQuantity = 1 + f.Uint64N(cmd.Quantity) // all of it is refused
+	}
+	if f.IntN(5) == 0 {
+		cmd.MinimumQuantity = 1 + f.Uint64N(cmd.Quantity)
+	}
+}
+
 // spoil gives one field a value at or outside its bounds.
 func (f *flow) spoil(cmd *matching.Command) {
-	switch f.IntN(9) {
+	switch f.IntN(12) {
 	case 0:
 		cmd.Kind = matching.CommandKind(f.IntN(2)) * (matching.Replace + 1)
 	case 1:
@@ -183,7 +210,7 @@ func (f *flow) spoil(cmd *matching.Command) {
 	case 2:
 		cmd.Type = matching.OrderType(f.IntN(2)) * (matching.Market + 1)
 	case 3:
-		cmd.TimeInForce = matching.TimeInForce(f.IntN(2)) * (matching.ImmediateOrCancel + 1)
+		cmd.TimeInForce = matching.TimeInForce(f.IntN(2)) * (matching.FillOrKill + 1)
 	case 4:
 		cmd.Instrument = [...]uint32{f.instruments[0] + 1, math.MaxUint32}[f.IntN(2)]
 	case 5:
@@ -194,6 +221,13 @@ func (f *flow) spoil(cmd *matching.Command) {
 		cmd.Quantity = [...]uint64{0, matching.MaxQuantity + 1, math.MaxUint64}[f.IntN(3)]
 	case 8:
 		cmd.Quantity = matching.MaxQuantity
+	case 9:
+		cmd.SelfTradePrevention = [...]matching.SelfTradePrevention{matching.Decrement + 1, math.MaxUint8}[f.IntN(2)]
+	case 10:
+		cmd.Quantity = 7 * matching.MaxDisplayParts
+		cmd.DisplayQuantity = [...]uint64{6, 7, 8, cmd.Quantity, matching.MaxQuantity, math.MaxUint64}[f.IntN(6)]
+	case 11:
+		cmd.MinimumQuantity = [...]uint64{cmd.Quantity + 1, math.MaxUint64}[f.IntN(2)]
 	}
 }
 
@@ -226,7 +260,8 @@ func TestTwins(t *testing.T) {
 				matching.ReasonImmediateOrCancel, matching.ReasonInvalidCommand, matching.ReasonUnknownInstrument,
 				matching.ReasonInvalidSide, matching.ReasonInvalidOrderType, matching.ReasonInvalidTimeInForce,
 				matching.ReasonInvalidPrice, matching.ReasonInvalidQuantity, matching.ReasonDuplicateOrderID,
-				matching.ReasonUnknownOrder, matching.ReasonBookFull,
+				matching.ReasonUnknownOrder, matching.ReasonBookFull, matching.ReasonInvalidSelfTradePrevention,
+				matching.ReasonInvalidDisplayQuantity, matching.ReasonInvalidMinimumQuantity,
 			},
 			full: true,
 		},
@@ -250,7 +285,7 @@ func TestTwins(t *testing.T) {
 				kinds, reasons := map[matching.EventKind]int{}, map[matching.Reason]int{}
 				mostOrders, mostLevels := 0, 0
 				for i := range messages {
-					cmd := flow.next(uint64(i))
+					cmd := flow.next(uint64(i), w.orders)
 					events, err := w.apply(&cmd)
 					if err != nil {
 						t.Fatalf("message %d: %v", i, err)
@@ -270,6 +305,14 @@ func TestTwins(t *testing.T) {
 				for kind := matching.Accepted; kind <= matching.Rejected; kind++ {
 					if kinds[kind] == 0 {
 						t.Errorf("the flow caused no %v", kind)
+					}
+				}
+				for _, reason := range []matching.Reason{
+					matching.ReasonSelfTrade, matching.ReasonPostOnlyWouldTake, matching.ReasonFillOrKill,
+					matching.ReasonMinimumQuantity, matching.ReasonInvalidCombination,
+				} {
+					if reasons[reason] == 0 {
+						t.Errorf("the flow met no %v", reason)
 					}
 				}
 				if !cancelNew && reasons[matching.ReasonAlreadyFilled] == 0 {

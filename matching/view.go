@@ -97,7 +97,7 @@ func (e *Engine) Orders() iter.Seq[Order] {
 // that Orders cannot have given: out of bounds, a duplicate, one that would trade.
 func (e *Engine) Restore(o Order) error {
 	cmd := Command{
-		Kind: Submit, Side: o.Side, Type: Limit, TimeInForce: o.TimeInForce,
+		Kind: Submit, Side: o.Side, Type: Limit, TimeInForce: o.TimeInForce, SelfTradePrevention: o.SelfTradePrevention,
 		Instrument: o.Instrument, OrderID: o.ID, Price: o.Price, Quantity: o.Quantity,
 	}
 	what := "order " + strconv.FormatUint(o.ID, 10)
@@ -108,18 +108,23 @@ func (e *Engine) Restore(o Order) error {
 	if reason := e.checkSubmit(b, &cmd); reason != ReasonNone {
 		return &fault{ErrRestore, what + ": " + reason.String() + "; the snapshot and the options do not fit"}
 	}
+	record := order{
+		id: o.ID, quantity: o.Quantity, leaves: o.Leaves, shown: o.Shown, display: o.DisplayQuantity,
+		instrument: o.Instrument, group: o.Group, side: o.Side, timeInForce: o.TimeInForce,
+		prevention: o.SelfTradePrevention, postOnly: o.PostOnly,
+	}
 	if neverRests(&cmd) || o.Leaves == 0 || o.Leaves > o.Quantity {
 		return &fault{ErrRestore, what + ": cannot rest; the snapshot is damaged"}
 	}
-	if best := b.half(o.Side.Opposite()).best; best != none &&
-		e.store.levels.at(best).key <= keyOf(o.Side.Opposite(), o.Price) {
+	if o.Shown == 0 || o.Shown > record.part() || o.DisplayQuantity == 0 && o.Shown < o.Leaves ||
+		o.DisplayQuantity > MaxQuantity || o.DisplayQuantity > 0 && tooManyParts(o.Leaves, o.DisplayQuantity) {
+		return &fault{ErrRestore, what + ": cannot show this quantity; the snapshot is damaged"}
+	}
+	if e.reaches(b, o.Side, o.Price) {
 		return &fault{ErrRestore, what + ": would trade; the snapshot is damaged"}
 	}
 	index := e.orders.take()
-	*e.orders.at(index) = order{
-		id: o.ID, quantity: o.Quantity, leaves: o.Leaves,
-		instrument: o.Instrument, side: o.Side, timeInForce: o.TimeInForce,
-	}
+	*e.orders.at(index) = record
 	e.ids.insert(index)
 	e.rest(b, index, o.Price)
 	return nil
@@ -127,13 +132,14 @@ func (e *Engine) Restore(o Order) error {
 
 func (e *Engine) levelView(side Side, index uint32) Level {
 	lv := e.store.levels.at(index)
-	return Level{Price: priceOf(side, lv.key), Quantity: lv.quantity, Orders: lv.count}
+	return Level{Price: priceOf(side, lv.key), Quantity: lv.shown, Orders: lv.count}
 }
 
 func (e *Engine) orderView(index uint32) Order {
 	o := e.orders.at(index)
 	return Order{
-		ID: o.id, Instrument: o.instrument, Side: o.side, TimeInForce: o.timeInForce,
-		Price: e.price(o), Quantity: o.quantity, Leaves: o.leaves, Shown: o.leaves,
+		ID: o.id, Instrument: o.instrument, Group: o.group, Side: o.side, TimeInForce: o.timeInForce,
+		PostOnly: o.postOnly, SelfTradePrevention: o.prevention, Price: e.price(o),
+		Quantity: o.quantity, Leaves: o.leaves, Shown: o.shown, DisplayQuantity: o.display,
 	}
 }

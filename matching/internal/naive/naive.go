@@ -56,32 +56,32 @@ func (e *Engine) Apply(cmd *matching.Command, events []matching.Event) []matchin
 	at := slices.IndexFunc(e.orders, func(o resting) bool { return o.ID == cmd.OrderID })
 
 	if cmd.Kind == matching.Submit {
-		rests := cmd.Type == matching.Limit && cmd.TimeInForce != matching.ImmediateOrCancel
+		rests := cmd.Type == matching.Limit &&
+			(cmd.TimeInForce == matching.Day || cmd.TimeInForce == matching.GoodTillCancel)
+		if reason := wrongTerms(cmd, rests); reason != matching.ReasonNone {
+			return refuse(reason)
+		}
+		o := matching.Order{
+			ID: cmd.OrderID, Instrument: cmd.Instrument, Group: cmd.Group, Side: cmd.Side, TimeInForce: cmd.TimeInForce,
+			PostOnly: cmd.PostOnly, SelfTradePrevention: cmd.SelfTradePrevention, Price: cmd.Price,
+			Quantity: cmd.Quantity, Leaves: cmd.Quantity, DisplayQuantity: cmd.DisplayQuantity,
+		}
 		switch {
-		case cmd.Side != matching.Buy && cmd.Side != matching.Sell:
-			return refuse(matching.ReasonInvalidSide)
-		case cmd.Type != matching.Limit && cmd.Type != matching.Market:
-			return refuse(matching.ReasonInvalidOrderType)
-		case cmd.TimeInForce != matching.Day && cmd.TimeInForce != matching.GoodTillCancel &&
-			cmd.TimeInForce != matching.ImmediateOrCancel:
-			return refuse(matching.ReasonInvalidTimeInForce)
-		case cmd.Price < matching.MinPrice:
-			return refuse(matching.ReasonInvalidPrice)
-		case cmd.Quantity < 1 || cmd.Quantity > matching.MaxQuantity:
-			return refuse(matching.ReasonInvalidQuantity)
 		case at >= 0:
 			return refuse(matching.ReasonDuplicateOrderID)
 		case rests && len(e.orders)+1 > e.options.MaxOrders:
 			return refuse(matching.ReasonBookFull)
 		case rests && e.levelsWith(-1, cmd.Instrument, cmd.Side, cmd.Price) > e.options.MaxLevels:
 			return refuse(matching.ReasonBookFull)
+		case cmd.PostOnly && e.nextMaker(o) >= 0:
+			return refuse(matching.ReasonPostOnlyWouldTake)
+		case cmd.TimeInForce == matching.FillOrKill && e.wouldTrade(o) < cmd.Quantity:
+			return refuse(matching.ReasonFillOrKill)
+		case cmd.MinimumQuantity > 0 && e.wouldTrade(o) < cmd.MinimumQuantity:
+			return refuse(matching.ReasonMinimumQuantity)
 		}
 		event.Kind, event.Leaves = matching.Accepted, cmd.Quantity
-		events = append(events, event)
-		return e.enter(matching.Order{
-			ID: cmd.OrderID, Instrument: cmd.Instrument, Side: cmd.Side, TimeInForce: cmd.TimeInForce,
-			Price: cmd.Price, Quantity: cmd.Quantity, Leaves: cmd.Quantity,
-		}, rests, cmd.Sequence, events)
+		return e.enter(o, rests, cmd.Sequence, append(events, event))
 	}
 
 	if at < 0 || e.orders[at].Instrument != cmd.Instrument {
@@ -109,20 +109,78 @@ func (e *Engine) Apply(cmd *matching.Command, events []matching.Event) []matchin
 		return refuse(matching.ReasonInvalidQuantity)
 	case total <= filled:
 		return refuse(matching.ReasonAlreadyFilled)
+	case o.DisplayQuantity > 0 && total-filled > o.DisplayQuantity*matching.MaxDisplayParts:
+		return refuse(matching.ReasonInvalidDisplayQuantity)
 	case e.levelsWith(at, cmd.Instrument, o.Side, cmd.Price) > e.options.MaxLevels:
 		return refuse(matching.ReasonBookFull)
 	}
-	keepsPlace := !e.options.ModifyIsCancelNew && cmd.Price == o.Price && total <= o.Quantity
+	replaced := o
+	replaced.Price, replaced.Quantity, replaced.Leaves = cmd.Price, total, total-filled
+	if o.PostOnly && e.nextMaker(replaced) >= 0 {
+		return refuse(matching.ReasonPostOnlyWouldTake)
+	}
+	keepsPlace := !e.options.ModifyIsCancelNew && replaced.Price == o.Price && replaced.Leaves <= o.Leaves
 	event.Kind, event.LostPriority = matching.Replaced, !keepsPlace
 	event.Quantity, event.Leaves = total, total-filled
 	events = append(events, event)
-	o.Price, o.Quantity, o.Leaves = cmd.Price, total, total-filled
 	if keepsPlace {
-		e.orders[at].Order = o
+		replaced.Shown = min(o.Shown, replaced.Leaves)
+		e.orders[at].Order = replaced
 		return events
 	}
 	e.orders = slices.Delete(e.orders, at, at+1)
-	return e.enter(o, true, cmd.Sequence, events)
+	return e.enter(replaced, true, cmd.Sequence, events)
+}
+
+// wrongTerms checks a new order by itself.
+func wrongTerms(cmd *matching.Command, rests bool) matching.Reason {
+	if cmd.Side != matching.Buy && cmd.Side != matching.Sell {
+		return matching.ReasonInvalidSide
+	}
+	if cmd.Type != matching.Limit && cmd.Type != matching.Market {
+		return matching.ReasonInvalidOrderType
+	}
+	switch cmd.TimeInForce {
+	case matching.Day, matching.GoodTillCancel, matching.ImmediateOrCancel, matching.FillOrKill:
+	default:
+		return matching.ReasonInvalidTimeInForce
+	}
+	if cmd.Price < matching.MinPrice {
+		return matching.ReasonInvalidPrice
+	}
+	if cmd.Quantity < 1 || cmd.Quantity > matching.MaxQuantity {
+		return matching.ReasonInvalidQuantity
+	}
+	switch cmd.SelfTradePrevention {
+	case 0, matching.AllowSelfTrade, matching.CancelTaker, matching.CancelMaker, matching.CancelBoth, matching.Decrement:
+	default:
+		return matching.ReasonInvalidSelfTradePrevention
+	}
+	if cmd.DisplayQuantity != 0 {
+		parts := (cmd.Quantity-1)/cmd.DisplayQuantity + 1
+		if parts < 2 || parts > matching.MaxDisplayParts {
+			return matching.ReasonInvalidDisplayQuantity
+		}
+	}
+	if cmd.MinimumQuantity > cmd.Quantity {
+		return matching.ReasonInvalidMinimumQuantity
+	}
+	// Post-only and a display quantity are about resting, a minimum about taking.
+	if cmd.PostOnly && !rests || cmd.DisplayQuantity != 0 && !rests || cmd.PostOnly && cmd.MinimumQuantity != 0 {
+		return matching.ReasonInvalidCombination
+	}
+	return matching.ReasonNone
+}
+
+// wouldTrade lets the order trade in a copy of the books and adds up its trades.
+func (e *Engine) wouldTrade(o matching.Order) (quantity uint64) {
+	rehearsal := &Engine{options: e.options, instruments: e.instruments, orders: slices.Clone(e.orders), arrivals: e.arrivals}
+	for _, event := range rehearsal.enter(o, false, 0, nil) {
+		if event.Kind == matching.Trade {
+			quantity += event.Quantity
+		}
+	}
+	return quantity
 }
 
 // enter trades an order against the book, then rests or cancels what is left.
@@ -133,9 +191,25 @@ func (e *Engine) enter(o matching.Order, rests bool, sequence uint64, events []m
 			break
 		}
 		maker := &e.orders[at]
-		quantity := min(o.Leaves, maker.Leaves)
+		if o.Group != 0 && o.Group == maker.Group && o.SelfTradePrevention > matching.AllowSelfTrade {
+			fromMaker, fromTaker := prevented(o, maker.Order)
+			makerID := maker.ID
+			if fromMaker > 0 {
+				events = append(events, takeOff(&maker.Order, fromMaker, makerID, sequence))
+				maker.Shown = min(maker.Shown, maker.Leaves)
+				if maker.Leaves == 0 {
+					e.orders = slices.Delete(e.orders, at, at+1)
+				}
+			}
+			if fromTaker > 0 {
+				events = append(events, takeOff(&o, fromTaker, makerID, sequence))
+			}
+			continue
+		}
+		quantity := min(o.Leaves, maker.Shown)
 		o.Leaves -= quantity
 		maker.Leaves -= quantity
+		maker.Shown -= quantity
 		events = append(events, matching.Event{
 			Kind: matching.Trade, Side: o.Side, Instrument: o.Instrument, Sequence: sequence,
 			OrderID: o.ID, MakerID: maker.ID, Price: maker.Price,
@@ -143,6 +217,10 @@ func (e *Engine) enter(o matching.Order, rests bool, sequence uint64, events []m
 		})
 		if maker.Leaves == 0 {
 			e.orders = slices.Delete(e.orders, at, at+1)
+		} else if maker.Shown == 0 {
+			maker.Shown = min(maker.Leaves, maker.DisplayQuantity)
+			e.arrivals++
+			maker.arrival = e.arrivals
 		}
 	}
 	if o.Leaves == 0 {
@@ -154,9 +232,37 @@ func (e *Engine) enter(o matching.Order, rests bool, sequence uint64, events []m
 			Instrument: o.Instrument, Sequence: sequence, OrderID: o.ID, Price: o.Price, Quantity: o.Leaves,
 		})
 	}
+	o.Shown = o.Leaves
+	if o.DisplayQuantity != 0 {
+		o.Shown = min(o.Leaves, o.DisplayQuantity)
+	}
 	e.arrivals++
 	e.orders = append(e.orders, resting{Order: o, arrival: e.arrivals})
 	return events
+}
+
+// prevented says how much self-trade prevention cancels of each of two orders.
+func prevented(taker, maker matching.Order) (fromMaker, fromTaker uint64) {
+	switch taker.SelfTradePrevention {
+	case matching.CancelTaker:
+		return 0, taker.Leaves
+	case matching.CancelMaker:
+		return maker.Leaves, 0
+	case matching.CancelBoth:
+		return maker.Leaves, taker.Leaves
+	}
+	smaller := min(maker.Leaves, taker.Leaves)
+	return smaller, smaller
+}
+
+// takeOff cancels part or all of an order for self-trade prevention.
+func takeOff(o *matching.Order, quantity, makerID, sequence uint64) matching.Event {
+	o.Leaves -= quantity
+	o.Quantity -= quantity
+	return matching.Event{
+		Kind: matching.Canceled, Reason: matching.ReasonSelfTrade, Side: o.Side, Instrument: o.Instrument, Sequence: sequence,
+		OrderID: o.ID, MakerID: makerID, Price: o.Price, Quantity: quantity, Leaves: o.Leaves,
+	}
 }
 
 // nextMaker returns where the order is that o trades with next, or -1.
@@ -223,7 +329,6 @@ func (e *Engine) Orders() []matching.Order {
 	orders := make([]matching.Order, len(sorted))
 	for i, o := range sorted {
 		orders[i] = o.Order
-		orders[i].Shown = o.Leaves
 	}
 	return orders
 }
