@@ -26,7 +26,7 @@ func EncodeRecord(lsn, durable uint64, payload []byte) []byte {
 // EncodeState: see EncodeSegment.
 func EncodeState(newest uint64, size int64, durable uint64) []byte {
 	b := make([]byte, stateFileBytes)
-	state{number: 2, newest: newest, size: size, durable: durable}.put(b)
+	state{number: 2, newest: newest, size: size, durable: durable, first: 1}.put(b)
 	return b
 }
 

@@ -39,7 +39,7 @@ type Journal struct {
 	pending *buffer
 	tail    *segment // where the next record goes; nil when there was no space
 	tailOff int64
-	closed  bool
+	refused error // why nothing is appended any more: ErrClosed or ErrTerm
 
 	// The writing side. Held across write and, under SyncAlways, fdatasync.
 	flushMu sync.Mutex
@@ -48,8 +48,18 @@ type Journal struct {
 
 	id     identity
 	newest atomic.Uint64 // first LSN of the last segment that got its name
-	state  *stateFile    // Open's, then keepSpace's, then Close's
-	noted  uint64        // how many segments had their names when state was written
+	first  atomic.Uint64 // LSN the log begins with
+	term   atomic.Uint64 // the highest that may write
+
+	// The note. Held across the write of it.
+	noteMu      sync.Mutex
+	state       *stateFile
+	noted       atomic.Uint64 // how many segments had their names when it was written
+	noMoreNotes bool
+
+	// Snapshots, one at a time. Taken before all other locks.
+	snapMu   sync.Mutex
+	snapshot uint64 // LSN of the last one
 
 	space spaceKeeper
 	queue waitQueue
@@ -119,11 +129,14 @@ func Open(opts Options, replay func(Entry) error) (*Journal, RecoveryReport, err
 		spare:   newBuffer(opts.MaxPendingBytes / 2),
 		stop:    make(chan struct{}),
 	}
-	j.space.kick = make(chan struct{}, 1)
+	j.space.kick, j.space.asks = make(chan struct{}, 1), make(chan chan error)
 	j.queue.init()
 	j.appended.Store(report.LastLSN)
 	j.written.Store(report.LastLSN)
 	j.durable.Store(report.LastLSN)
+	j.first.Store(state.last.first)
+	j.term.Store(opts.Term)
+	j.snapshot = report.Restored
 	// The first segment is begun at once, because its header confirms everything
 	// below it: from here on damage to any replayed record is told from a tear.
 	if err := j.beginFirst(); err != nil {
@@ -139,52 +152,6 @@ func Open(opts Options, replay func(Entry) error) (*Journal, RecoveryReport, err
 		// The committers write.
 	}
 	return j, report, nil
-}
-
-// Append gives payload the next LSN and copies it into memory; the caller keeps
-// payload. One caller at a time. It does no I/O, never waits for any, and
-// allocates nothing. The entry is written when a Commit, or Close, comes after it.
-//
-// Errors: ErrTooLarge; ErrBacklog, ErrFull (the entry was not taken, no LSN was
-// used, later ones may be); ErrFailed, ErrClosed (none will be taken any more).
-func (j *Journal) Append(timeNs int64, payload []byte) (lsn uint64, err error) {
-	if len(payload) > MaxPayloadBytes {
-		return 0, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(payload), MaxPayloadBytes)
-	}
-	size := recordHeaderBytes + len(payload)
-
-	j.bufMu.Lock()
-	defer j.bufMu.Unlock()
-	if err := j.Err(); err != nil {
-		return 0, err
-	}
-	if j.closed {
-		return 0, ErrClosed
-	}
-	b := j.pending
-	lsn = j.appended.Load() + 1
-	// A segment always keeps room for the close mark.
-	if j.tail == nil || j.tailOff+int64(size)+recordHeaderBytes > j.opts.SegmentBytes {
-		if !b.fits(segmentHeaderBytes + size) {
-			return 0, ErrBacklog
-		}
-		next, err := j.space.take()
-		if err != nil {
-			return 0, err
-		}
-		next.firstLSN = lsn
-		b.begin(next)
-		j.tail, j.tailOff = next, segmentHeaderBytes
-	} else if !b.fits(size) {
-		return 0, ErrBacklog
-	}
-	putRecord(b.grow(size), j.tail.salt, &record{
-		kind: kindEntry, lsn: lsn, term: j.opts.Term, timeNs: timeNs,
-		durable: j.durable.Load(), payload: payload,
-	})
-	j.tailOff += int64(size)
-	j.appended.Store(lsn)
-	return lsn, nil
 }
 
 // Commit arranges that w.Release(mark, err) is called exactly once, when
@@ -250,8 +217,10 @@ func (j *Journal) fail(doing, path string, err error) error {
 // not be on the disk.
 func (j *Journal) Close() error {
 	j.bufMu.Lock()
-	again := j.closed
-	j.closed = true
+	again := j.closed()
+	if !again {
+		j.refused = ErrClosed
+	}
 	j.bufMu.Unlock()
 	if again {
 		return ErrClosed
@@ -259,6 +228,8 @@ func (j *Journal) Close() error {
 	j.queue.close()
 	close(j.stop)
 	j.workers.Wait()
+	j.snapMu.Lock() // a snapshot that is being written ends with ErrClosed
+	defer j.snapMu.Unlock()
 
 	j.flushMu.Lock()
 	defer j.flushMu.Unlock()
@@ -272,6 +243,9 @@ func (j *Journal) Close() error {
 	if err == nil {
 		err = j.note()
 	}
+	j.noteMu.Lock()
+	j.noMoreNotes = true
+	j.noteMu.Unlock()
 	return errors.Join(err, j.closeFiles(), j.lock.Close())
 }
 

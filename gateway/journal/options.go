@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 )
@@ -23,8 +24,11 @@ var (
 	ErrFailed = errors.New("journal: failed, nothing more is acked; repair the disk and restart")
 	// ErrClosed: Append after Close.
 	ErrClosed = errors.New("journal: closed")
-	// ErrTooLarge: the payload is larger than MaxPayloadBytes.
+	// ErrTooLarge: the payload is larger than MaxPayloadBytes, or the batch than its
+	// bound (see AppendBatch).
 	ErrTooLarge = errors.New("journal: payload too large")
+	// ErrPruned: ReadFrom was asked for entries that only snapshots hold any more.
+	ErrPruned = errors.New("journal: entries were pruned")
 )
 
 // Errors of opening.
@@ -34,8 +38,8 @@ var (
 	// ErrDamaged: a record that may have been acked cannot be read; the error
 	// is a *DamageError.
 	ErrDamaged = errors.New("journal: damaged")
-	// ErrTerm: the log holds records of a later term than Options.Term, so this
-	// process has been replaced and must not write (the fence).
+	// ErrTerm: the log has a later term than its writer, who has been replaced and
+	// must not write (the fence). Open says it, and Append after Fence.
 	ErrTerm = errors.New("journal: term is behind the log")
 )
 
@@ -129,6 +133,18 @@ type Options struct {
 	// Term is written into each record. It must not be below the last one in
 	// the log. Zero is the term of a log without replication.
 	Term uint64
+	// Restore, when set, is called at most once, by Open, before the first entry is
+	// replayed, with the content of the newest snapshot that is whole: the state up to
+	// lsn, as Snapshot was given it. All of its checksums were right when it is called,
+	// and r checks each once more and fails rather than give a wrong byte. r is valid
+	// during the call only; it holds one block of 64 KiB. An error ends Open and is
+	// returned as it is. Nil: snapshots are not used, and a log whose beginning was
+	// pruned is refused.
+	Restore func(lsn uint64, r io.Reader) error
+	// KeepSegments keeps the segments that snapshots have made needless, for those who
+	// want to read everything again. Unset, Snapshot removes the segments wholly below
+	// the older one of the two snapshots it keeps.
+	KeepSegments bool
 	// FS is the file system, nil the real one.
 	FS FS
 	// Logger gets one line for a cut tail, a full disk, space that is back and a

@@ -16,9 +16,16 @@ type Entry struct {
 
 // RecoveryReport says what was read.
 type RecoveryReport struct {
-	Segments   int    // read, the empty one included
-	Records    uint64 // entries replayed
-	LastLSN    uint64 // of the last entry; 0 for an empty log
+	Segments int    // read, the empty one included
+	Records  uint64 // entries replayed
+	FirstLSN uint64 // the log begins with it: 1, or more when segments were pruned
+	LastLSN  uint64 // of the last entry; 0 for an empty log
+	// Restored is the LSN of the snapshot that Open gave to Restore, 0 when it gave none.
+	// Entries above it were replayed.
+	Restored uint64
+	// Snapshots are those that were read whole, newest first: by Verify all, by Open and
+	// Cut the damaged ones that were passed over and the one they began with.
+	Snapshots  []SnapshotInfo
 	DurableLSN uint64 // highest durable mark found
 	Term       uint64 // of the last entry or segment
 	Bytes      int64  // of entries and headers
@@ -43,8 +50,21 @@ type TornTail struct {
 func (r RecoveryReport) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d entries in %d segments, last LSN %d, term %d, durable mark %d", r.Records, r.Segments, r.LastLSN, r.Term, r.DurableLSN)
+	if r.FirstLSN > 1 {
+		fmt.Fprintf(&b, ", pruned below LSN %d", r.FirstLSN)
+	}
 	if r.CleanClose {
 		b.WriteString(", closed cleanly")
+	}
+	if r.Restored > 0 {
+		fmt.Fprintf(&b, "; replayed from a snapshot of LSN %d", r.Restored)
+	}
+	for _, s := range r.Snapshots {
+		if s.Damage != nil {
+			fmt.Fprintf(&b, "; snapshot %s cannot be used: %s", s.File, s.Damage.Found)
+		} else {
+			fmt.Fprintf(&b, "; snapshot of LSN %d, %d bytes", s.LSN, s.Bytes)
+		}
 	}
 	if t := r.Torn; t != nil {
 		fmt.Fprintf(&b, "; torn tail from LSN %d on at byte %d of %s: %s, %d bytes, %d whole records", t.LSN, t.Offset, t.File, t.Why, t.Bytes, t.Records)
@@ -76,9 +96,30 @@ func (e *DamageError) Unwrap() error { return ErrDamaged }
 // the disk. The folder is locked.
 func recoverLog(opts Options, replay func(Entry) error) (RecoveryReport, *stateFile, error) {
 	s := scan{fs: opts.FS, dir: opts.Dir, visit: replay}
+	if err := s.list(); err != nil {
+		return s.report, nil, err
+	}
+	if opts.Restore == nil && s.first > 1 {
+		return s.report, nil, fmt.Errorf("journal: the log in %s begins with LSN %d, and what was before is in snapshots only: set Options.Restore", opts.Dir, s.first)
+	}
+	if opts.Restore != nil {
+		if err := s.pick(); err != nil {
+			return s.report, nil, err
+		}
+		for _, snap := range s.report.Snapshots {
+			if snap.Damage != nil {
+				opts.Logger.Warn("journal snapshot cannot be used", "error", snap.Damage)
+			}
+		}
+		if err := s.restore(opts.Restore); err != nil {
+			return s.report, nil, err
+		}
+		s.report.Restored = s.start
+	}
 	if err := s.run(); err != nil {
 		return s.report, nil, err
 	}
+	s.report.Term = max(s.report.Term, s.state.term, s.snapTerm)
 	if opts.Term < s.report.Term {
 		return s.report, nil, fmt.Errorf("%w: this process has term %d, %s has term %d: another has taken over", ErrTerm, opts.Term, opts.Dir, s.report.Term)
 	}
@@ -105,7 +146,16 @@ func Cut(dir string, fs FS, lsn uint64) (RecoveryReport, error) {
 		return RecoveryReport{}, err
 	}
 	s := scan{fs: fs, dir: dir, limit: lsn}
-	err = s.run()
+	err = s.list()
+	if err == nil {
+		err = s.pick()
+	}
+	if err == nil {
+		err = s.run()
+	}
+	if err == nil {
+		err = s.giveUp()
+	}
 	if err == nil {
 		_, err = s.settle()
 	}
@@ -122,7 +172,13 @@ func Verify(dir string, fs FS, visit func(Entry) error) (RecoveryReport, error) 
 		fs = osFS{}
 	}
 	s := scan{fs: fs, dir: dir, visit: visit, live: true}
-	err := s.run()
+	err := s.list()
+	if err == nil {
+		err = s.run()
+	}
+	if err == nil {
+		err = s.checkAll()
+	}
 	return s.report, err
 }
 
@@ -130,9 +186,9 @@ func Verify(dir string, fs FS, visit func(Entry) error) (RecoveryReport, error) 
 // disk, then the state says so, and then what is not kept goes: later files away,
 // the last one cut at its end.
 func (s *scan) settle() (*stateFile, error) {
-	for _, path := range s.prepared {
+	for _, path := range s.temps {
 		if err := s.fs.Remove(path); err != nil {
-			return nil, fmt.Errorf("journal: remove a segment prepared by an earlier process: %w", err)
+			return nil, fmt.Errorf("journal: remove what an earlier process has left unfinished: %w", err)
 		}
 	}
 	for i, end := range s.ends {
@@ -149,6 +205,18 @@ func (s *scan) settle() (*stateFile, error) {
 	f := &stateFile{fs: s.fs, dir: s.dir, last: s.state}
 	if err := f.settle(s.kept()); err != nil {
 		return nil, err
+	}
+	// The snapshots of what is given up go before it does: none may be above the log.
+	for _, snap := range s.snaps {
+		if s.limit == 0 || snap.lsn < s.limit {
+			continue
+		}
+		if err := s.fs.Remove(snap.path); err != nil {
+			return nil, fmt.Errorf("journal: cut a snapshot: %w", err)
+		}
+		if err := s.fs.SyncDir(s.dir); err != nil {
+			return nil, fmt.Errorf("journal: cut a snapshot: %w", err)
+		}
 	}
 	// From the end, so that a crash in between leaves a log without a hole.
 	for i := len(s.segs) - 1; i >= len(s.ends); i-- {
@@ -169,7 +237,7 @@ func (s *scan) settle() (*stateFile, error) {
 
 // kept is the state of what the scan has believed.
 func (s *scan) kept() state {
-	st := state{id: s.id, durable: s.report.LastLSN}
+	st := state{id: s.id, durable: s.report.LastLSN, first: s.first, term: max(s.state.term, s.report.Term)}
 	if s.idFile == "" {
 		st.id = newIdentity()
 	}

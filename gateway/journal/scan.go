@@ -6,25 +6,31 @@ import (
 	"path/filepath"
 )
 
-// scan reads all segments of a folder in order. It changes nothing.
+// scan reads the segments of a folder in order, from the last one that begins at or
+// below start. It changes nothing.
 type scan struct {
 	fs    FS
 	dir   string
 	visit func(Entry) error
+	start uint64 // entries up to this one are not visited, segments before it not read
 	limit uint64 // stop before this LSN; 0 is none
 	live  bool   // somebody may be writing
 
 	state   state  // what must be there at least
+	first   uint64 // LSN the log begins with
 	noState string // what is there instead of a state; empty when there is one
 	id      identity
 	idFile  string // that says so; empty while nothing has
 	short   string // what says that the newest segment's file is too short, if it is
 
-	segs     []segmentFile
-	prepared []string
+	segs     []segmentFile  // those read
+	snaps    []snapshotFile // newest first
+	proven   uint64         // LSN of the newest snapshot: the log had reached the disk up to it
+	proof    string         // its file
+	snapTerm uint64         // of the snapshot that start is from
+	temps    []string
 	ends     []segmentEnd // of the segments to keep, a prefix of segs
 	report   RecoveryReport
-	left     int64 // bytes behind the limit in the file that reached it
 
 	buf []byte // shared by all windows, one of which is open at a time
 }
@@ -54,33 +60,18 @@ type stop struct {
 	later   string // a later segment that is not empty
 }
 
-// run reads the log into s.report and s.ends. It returns a *DamageError, an error
-// of the file system, or the error of visit.
+// run reads the log, after list, into s.report and s.ends. It returns a *DamageError,
+// an error of the file system, or the error of visit.
 func (s *scan) run() error {
 	err := s.read()
-	s.report.DurableLSN = max(s.report.DurableLSN, s.state.durable)
+	s.report.DurableLSN = max(s.report.DurableLSN, s.state.durable, s.proven)
 	return err
 }
 
 func (s *scan) read() error {
-	var err error
-	// The state is read before the list, so that beside a writer the list holds
-	// all that the state knows of.
-	if s.state, s.noState, err = readState(s.fs, s.dir); err != nil {
-		return err
-	}
-	if s.noState == "" {
-		s.id, s.idFile = s.state.id, filepath.Join(s.dir, stateName)
-	}
-	// The list is taken before anything is read: a segment is in it only if the
-	// one before is whole, even beside a writer.
-	if s.segs, s.prepared, err = listSegments(s.fs, s.dir); err != nil {
-		return err
-	}
 	s.buf = make([]byte, windowBytes)
-	if len(s.segs) > 0 && s.segs[0].first != 1 && !s.reached() {
-		return &DamageError{File: s.segs[0].path, LSN: 1, Found: fmt.Sprintf("the first segment begins with LSN %d", s.segs[0].first),
-			Why: "segments are missing"}
+	if err := s.enter(); err != nil {
+		return err
 	}
 	for i := range s.segs {
 		if s.reached() {
@@ -104,9 +95,6 @@ func (s *scan) read() error {
 			return err
 		}
 	}
-	if s.limit != 0 {
-		return s.giveUp()
-	}
 	return nil
 }
 
@@ -120,7 +108,7 @@ func (s *scan) reached() bool { return s.limit != 0 && s.next() >= s.limit }
 func (s *scan) segment(i int) (at *stop, err error) {
 	w, err := openWindow(s.fs, s.segs[i].path, s.buf)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(s.unmoved(), err)
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 
@@ -176,9 +164,7 @@ func (s *scan) segment(i int) (at *stop, err error) {
 		s.report.Bytes += int64(n)
 		s.ends[i] = segmentEnd{off, s.report.LastLSN, header}
 	}
-	last, err := w.lastByte(off)
-	s.left = last + 1 - off
-	return nil, err
+	return nil, nil
 }
 
 // foreign says what shows that the file with this header is not the segment that it
@@ -224,12 +210,14 @@ func (s *scan) shortfall(at *stop) string {
 	path := filepath.Join(s.dir, stateName)
 	last := len(s.segs) - 1
 	switch newest := s.state.newest; {
-	case s.noState == noFile && last < 0:
+	case s.noState == noFile && last < 0 && len(s.snaps) == 0:
 		return "" // a new folder
 	case s.noState != "":
 		return fmt.Sprintf("%s is there before the first segment, a crash leaves one of its notes whole, and without it nobody knows whether the log has lost its end", path)
 	case s.next() <= s.state.durable:
 		return fmt.Sprintf("the durable mark in %s says that everything up to LSN %d had reached the disk", path, s.state.durable)
+	case s.next() <= s.proven:
+		return fmt.Sprintf("snapshot %s was written only when everything up to LSN %d had reached the disk", s.proof, s.proven)
 	case newest != 0 && (last < 0 || s.segs[last].first < newest):
 		return fmt.Sprintf("%s knows that segment %s was in use", path, segmentName(newest))
 	case !at.headed && at.seg >= 0 && s.segs[at.seg].first <= newest:
@@ -255,14 +243,17 @@ func (s *scan) reaches() error {
 	return s.judge(at)
 }
 
-// moved reports whether the state is another by now, because a process has begun
-// or cut the log beside this reader: then it is no measure for the files.
-func (s *scan) moved() (bool, error) {
+// unmoved is an error when the state is another by now, because a process has begun,
+// cut or pruned the log beside this reader: then it is no measure for the files.
+func (s *scan) unmoved() error {
 	if !s.live {
-		return false, nil
+		return nil
 	}
 	now, bad, err := readState(s.fs, s.dir)
-	return now != s.state || bad != s.noState, err
+	if err == nil && (now != s.state || bad != s.noState) {
+		err = fmt.Errorf("journal: a process has begun, cut or pruned the log in %s while it was read: read it again", s.dir)
+	}
+	return err
 }
 
 // follows reports whether r, which is whole, is what comes next.
@@ -285,6 +276,9 @@ func (s *scan) take(r record) error {
 		return nil
 	}
 	s.report.LastLSN = r.lsn
+	if r.lsn <= s.start {
+		return nil
+	}
 	s.report.Records++
 	if s.visit == nil {
 		return nil
@@ -396,11 +390,7 @@ func (s *scan) judge(at *stop) error {
 	}
 	switch {
 	case byState != "":
-		moved, err := s.moved()
-		if err == nil && moved {
-			err = fmt.Errorf("journal: a process has begun or cut the log in %s while it was read: read it again", s.dir)
-		}
-		if err != nil {
+		if err := s.unmoved(); err != nil {
 			return err
 		}
 		why = byState
@@ -411,15 +401,26 @@ func (s *scan) judge(at *stop) error {
 		at.file = s.segs[at.seg].path
 	}
 	if why != "" {
-		return &DamageError{File: at.file, Offset: at.off, LSN: s.next(), Durable: max(s.report.DurableLSN, s.state.durable), Found: at.found, Why: why}
+		return &DamageError{File: at.file, Offset: at.off, LSN: s.next(), Durable: max(s.report.DurableLSN, s.state.durable, s.proven), Found: at.found, Why: why}
 	}
 	s.report.Torn = &TornTail{File: at.file, Offset: at.off, LSN: s.next(), Bytes: at.bytes, Records: at.records, Why: at.found}
 	return nil
 }
 
 // giveUp notes what Cut leaves out, if anything: what lies behind the last end.
-func (s *scan) giveUp() error {
-	at := &stop{seg: len(s.ends) - 1, bytes: s.left}
+func (s *scan) giveUp() (err error) {
+	at := &stop{seg: len(s.ends) - 1}
+	if at.seg >= 0 {
+		w, err := openWindow(s.fs, s.segs[at.seg].path, s.buf)
+		if err != nil {
+			return err
+		}
+		last, err := w.lastByte(s.ends[at.seg].off)
+		if err := errors.Join(err, w.close()); err != nil {
+			return err
+		}
+		at.bytes = last + 1 - s.ends[at.seg].off
+	}
 	if err := s.lookLater(at); err != nil || at.bytes == 0 {
 		return err
 	}

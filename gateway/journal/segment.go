@@ -21,6 +21,8 @@ const (
 	segmentSuffix  = ".seg"
 	preparedPrefix = "prepared-"
 	preparedSuffix = ".tmp"
+	snapshotSuffix = ".snap"
+	snapshotTemp   = "snapshot.tmp"
 )
 
 // segment is an open segment file. Whoever prepares it owns it until Append
@@ -51,6 +53,8 @@ func (s *segment) header(opts Options, id identity, durable uint64) segmentHeade
 }
 
 func segmentName(first uint64) string { return fmt.Sprintf("%020d%s", first, segmentSuffix) }
+
+func snapshotName(lsn uint64) string { return fmt.Sprintf("%020d%s", lsn, snapshotSuffix) }
 
 // buffer holds encoded records between Append and the write, and where they go.
 type buffer struct {
@@ -113,6 +117,7 @@ type spaceKeeper struct {
 	next   atomic.Pointer[segment]
 	full   atomic.Pointer[failure] // why there is none: no space
 	kick   chan struct{}           // a segment was taken or retired
+	asks   chan chan error         // for a sync of all that is written (not under SyncAlways)
 	serial uint64                  // of prepared files; keepSpace alone, after Open
 
 	mu      sync.Mutex
@@ -160,7 +165,7 @@ func (j *Journal) keepSpace() {
 				_ = j.fail("prepare a segment in", j.opts.Dir, err)
 			}
 		}
-		if j.Err() == nil && j.noted != j.stats.segments.Load() && j.note() != nil {
+		if j.Err() == nil && j.noted.Load() != j.stats.segments.Load() && j.note() != nil {
 			// No space: a file system that copies on write needs some even here.
 			retry = time.After(spaceRetry)
 		}
@@ -170,6 +175,8 @@ func (j *Journal) keepSpace() {
 		select {
 		case <-j.space.kick:
 		case <-retry:
+		case answer := <-j.space.asks:
+			answer <- j.syncWritten()
 		case <-j.stop:
 			return
 		}
@@ -291,13 +298,18 @@ func (j *Journal) adopt(seg *segment) error {
 	return nil
 }
 
-// note writes into the state which segment is the newest and how much is on the disk.
-// It syncs the folder before, because it may run between the rename of adopt and the
-// sync there. Open calls it, then keepSpace, then Close.
+// note writes into the state which segment is the newest, how much is on the disk, and
+// what a prune or a fence has changed. It syncs the folder before, because it may run
+// between the rename of adopt and the sync there.
 func (j *Journal) note() error {
+	j.noteMu.Lock()
+	defer j.noteMu.Unlock()
+	if j.noMoreNotes {
+		return ErrClosed
+	}
 	begun := j.stats.segments.Load()
 	st := j.state.last
-	st.durable = j.durable.Load()
+	st.durable, st.first, st.term = j.durable.Load(), j.first.Load(), j.term.Load()
 	if begun > 0 {
 		st.newest, st.size = j.newest.Load(), j.opts.SegmentBytes
 	}
@@ -309,7 +321,7 @@ func (j *Journal) note() error {
 	} else if err != nil {
 		return j.fail("note the state in", j.opts.Dir, err)
 	}
-	j.noted = begun
+	j.noted.Store(begun)
 	return nil
 }
 
@@ -407,28 +419,46 @@ type segmentFile struct {
 	first uint64
 }
 
-// listSegments returns the segments in dir by first LSN, and the prepared files.
-func listSegments(fs FS, dir string) (segs []segmentFile, prepared []string, err error) {
+// snapshotFile is a snapshot as the folder lists it.
+type snapshotFile struct {
+	path string
+	lsn  uint64
+}
+
+// folder is what a folder holds of a log.
+type folder struct {
+	segs  []segmentFile  // by first LSN
+	snaps []snapshotFile // newest first
+	temps []string       // what a process that has ended left unfinished
+}
+
+func listFolder(fs FS, dir string) (folder, error) {
+	var f folder
 	names, err := fs.List(dir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("journal: list %s: %w", dir, err)
+		return f, fmt.Errorf("journal: list %s: %w", dir, err)
 	}
 	for _, name := range names {
 		path := filepath.Join(dir, name)
-		if strings.HasPrefix(name, preparedPrefix) && strings.HasSuffix(name, preparedSuffix) {
-			prepared = append(prepared, path)
+		if name == snapshotTemp || strings.HasPrefix(name, preparedPrefix) && strings.HasSuffix(name, preparedSuffix) {
+			f.temps = append(f.temps, path)
 			continue
 		}
-		digits, ok := strings.CutSuffix(name, segmentSuffix)
-		if !ok {
+		suffix := filepath.Ext(name)
+		if suffix != segmentSuffix && suffix != snapshotSuffix {
 			continue
 		}
-		first, err := strconv.ParseUint(digits, 10, 64)
-		if err != nil || first == 0 || name != segmentName(first) {
-			return nil, nil, fmt.Errorf("journal: %s is not the name of a segment (20 digits, the first LSN): move the file away", path)
+		lsn, err := strconv.ParseUint(strings.TrimSuffix(name, suffix), 10, 64)
+		if err != nil || lsn == 0 || name != fmt.Sprintf("%020d%s", lsn, suffix) {
+			return f, fmt.Errorf("journal: %s is not the name of a segment or a snapshot (20 digits, an LSN): move the file away", path)
 		}
-		segs = append(segs, segmentFile{path, first})
+		if suffix == segmentSuffix {
+			f.segs = append(f.segs, segmentFile{path, lsn})
+		} else {
+			f.snaps = append(f.snaps, snapshotFile{path, lsn})
+		}
 	}
-	slices.SortFunc(segs, func(a, b segmentFile) int { return cmp.Compare(a.first, b.first) })
-	return segs, prepared, nil
+	slices.SortFunc(f.segs, func(a, b segmentFile) int { return cmp.Compare(a.first, b.first) })
+	slices.SortFunc(f.snaps, func(a, b snapshotFile) int { return cmp.Compare(b.lsn, a.lsn) })
+	return f, nil
 }

@@ -19,7 +19,7 @@ const (
 	noFile = "no such file" // what readState says then
 
 	stateMagic     = "TGJSTA\r\n"
-	stateNoteBytes = 64
+	stateNoteBytes = 80
 	// stateSlotBytes keeps the two notes on pages of their own, so that a torn
 	// write of one leaves the other alone.
 	stateSlotBytes = 4096
@@ -44,6 +44,8 @@ type state struct {
 	newest  uint64 // first LSN of the newest segment taken into use; 0 is none
 	size    int64  // bytes that its file has at least
 	durable uint64 // LSN that is on the disk, and all below
+	first   uint64 // LSN the log begins with; what was below was pruned
+	term    uint64 // no writer with a lower one may open the log
 }
 
 // put writes the note into dst, which must hold stateNoteBytes.
@@ -57,7 +59,9 @@ func (st state) put(dst []byte) {
 	binary.LittleEndian.PutUint64(dst[40:], st.newest)
 	binary.LittleEndian.PutUint32(dst[48:], uint32(st.size))
 	binary.LittleEndian.PutUint64(dst[52:], st.durable)
-	binary.LittleEndian.PutUint32(dst[60:], crc32.Checksum(dst[:60], castagnoli))
+	binary.LittleEndian.PutUint64(dst[60:], st.first)
+	binary.LittleEndian.PutUint64(dst[68:], st.term)
+	binary.LittleEndian.PutUint32(dst[76:], crc32.Checksum(dst[:76], castagnoli))
 }
 
 // decodeState reads what put wrote. It reports false for anything else.
@@ -68,7 +72,7 @@ func decodeState(src []byte) (state, bool) {
 	}
 	src = src[:stateNoteBytes]
 	if string(src[:8]) != stateMagic || src[8] != formatVersion || !blank(src[9:16]) ||
-		crc32.Checksum(src[:60], castagnoli) != binary.LittleEndian.Uint32(src[60:]) {
+		crc32.Checksum(src[:76], castagnoli) != binary.LittleEndian.Uint32(src[76:]) {
 		return st, false
 	}
 	copy(st.id[:], src[16:32])
@@ -76,7 +80,10 @@ func decodeState(src []byte) (state, bool) {
 	st.newest = binary.LittleEndian.Uint64(src[40:])
 	st.size = int64(binary.LittleEndian.Uint32(src[48:]))
 	st.durable = binary.LittleEndian.Uint64(src[52:])
-	return st, st.number > 0 && st.size <= MaxSegmentBytes && (st.newest == 0) == (st.size == 0)
+	st.first = binary.LittleEndian.Uint64(src[60:])
+	st.term = binary.LittleEndian.Uint64(src[68:])
+	return st, st.number > 0 && st.size <= MaxSegmentBytes && (st.newest == 0) == (st.size == 0) &&
+		st.first > 0 && (st.newest == 0 || st.first <= st.newest)
 }
 
 // readState returns the last whole note in dir. A file that no crash can have left
@@ -114,7 +121,7 @@ func readState(fs FS, dir string) (st state, bad string, err error) {
 	return st, "", nil
 }
 
-// stateFile writes the notes. One caller at a time: Open, then keepSpace, then Close.
+// stateFile writes the notes. One caller at a time: Open, then the holder of noteMu.
 type stateFile struct {
 	fs   FS
 	dir  string
