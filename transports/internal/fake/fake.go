@@ -21,7 +21,10 @@ type Gateway struct {
 	OnOpen func(ctx context.Context, peer transports.Peer) error
 	// OnHandle, where set, is called in place of Answer.
 	OnHandle func(ctx context.Context, x *transports.Exchange) error
-	// OnSubscribe, where set, answers Subscribe, which is else refused.
+	// Feed, where set, is what Subscribe reads and where a Logon without a place begins. A second Logon under the same session id ends
+	// the first one's session.
+	Feed *Feed
+	// OnSubscribe, where set, answers Subscribe in place of Feed; without both it is refused.
 	OnSubscribe func(ctx context.Context, request *pb.StreamExecutionsRequest) (transports.Events, error)
 	// OnCommit, where set, is called in place of an immediate release. It may release later, from another goroutine.
 	OnCommit func(release func(err error))
@@ -30,7 +33,9 @@ type Gateway struct {
 	opened   atomic.Int64
 	closed   atomic.Int64
 	mu       sync.Mutex
-	requests []proto.Message // deep copies of everything handled
+	requests []proto.Message     // deep copies of everything handled
+	named    map[string]*session // by session id
+	lost     []string            // ids of named sessions that were closed without a Logout
 }
 
 // Open implements transports.Gateway.
@@ -66,7 +71,18 @@ func (g *Gateway) Take() []proto.Message {
 	return taken
 }
 
-type session struct{ gateway *Gateway }
+// Lost returns the ids of the sessions that were closed without a Logout and without being replaced, in order.
+func (g *Gateway) Lost() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]string(nil), g.lost...)
+}
+
+type session struct {
+	gateway  *Gateway
+	id       string // of its Logon; guarded by the gateway's lock, as in Gateway.named
+	replaced atomic.Bool
+}
 
 // Handle implements transports.Session.
 func (s *session) Handle(ctx context.Context, x *transports.Exchange) error {
@@ -77,10 +93,48 @@ func (s *session) Handle(ctx context.Context, x *transports.Exchange) error {
 		g.requests = append(g.requests, kept)
 		g.mu.Unlock()
 	}
+	if s.replaced.Load() {
+		return replacedFault()
+	}
+	if err := s.step(x); err != nil {
+		return err
+	}
 	if g.OnHandle != nil {
 		return g.OnHandle(ctx, x)
 	}
 	g.Answer(x)
+	return nil
+}
+
+// step keeps the book of named sessions.
+func (s *session) step(x *transports.Exchange) error {
+	g := s.gateway
+	switch q := x.Request.(type) {
+	case *pb.Logon:
+		id := string([]byte(q.GetSessionId()))
+		if id == "" {
+			return transports.Malformed("session_id", "it is empty")
+		}
+		g.mu.Lock()
+		older := g.named[id]
+		if g.named == nil {
+			g.named = make(map[string]*session)
+		}
+		g.named[id], s.id = s, id
+		g.mu.Unlock()
+		if older != nil {
+			older.replaced.Store(true)
+			if g.Feed != nil {
+				g.Feed.mu.Lock()
+				g.Feed.change()
+				g.Feed.mu.Unlock()
+			}
+		}
+	case *pb.Logout:
+		g.mu.Lock()
+		delete(g.named, s.id)
+		g.mu.Unlock()
+	}
 	return nil
 }
 
@@ -108,14 +162,27 @@ func (s *session) Commit(r transports.Releaser, mark uint64) {
 
 // Subscribe implements transports.Session.
 func (s *session) Subscribe(ctx context.Context, request *pb.StreamExecutionsRequest) (transports.Events, error) {
-	if s.gateway.OnSubscribe == nil {
+	switch g := s.gateway; {
+	case g.OnSubscribe != nil:
+		return g.OnSubscribe(ctx, request)
+	case g.Feed != nil:
+		return g.Feed.subscribe(request, s)
+	default:
 		return nil, transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "this gateway has no events")
 	}
-	return s.gateway.OnSubscribe(ctx, request)
 }
 
 // Close implements transports.Session.
-func (s *session) Close() { s.gateway.closed.Add(1) }
+func (s *session) Close() {
+	g := s.gateway
+	g.mu.Lock()
+	if s.id != "" && g.named[s.id] == s {
+		delete(g.named, s.id)
+		g.lost = append(g.lost, s.id)
+	}
+	g.mu.Unlock()
+	g.closed.Add(1)
+}
 
 // Answer fills the response as a gateway would that accepts everything: ids repeated, the tag aliased and not copied, every kind
 // of answer recognisable by what was asked.
@@ -153,6 +220,16 @@ func (g *Gateway) Answer(x *transports.Exchange) {
 		r := x.Response.(*pb.GetBookResponse)
 		r.Symbol, r.LogSequence = q.GetSymbol(), uint64(q.GetDepth())
 		r.Bids = []*pb.BookLevel{{Price: -1, Quantity: 2, OrderCount: 1}}
+	case *pb.Logon:
+		r := x.Response.(*pb.LogonAck)
+		if r.Epoch, r.NextSequence = q.GetEpoch(), q.GetLastSequence()+1; r.Epoch == 0 {
+			r.Epoch = 1
+			if g.Feed != nil {
+				r.Epoch, _ = g.Feed.End()
+			}
+		}
+	case *pb.Logout:
+		x.Response.(*pb.Logout).Text = q.GetText()
 	case *pb.ListInstrumentsRequest:
 		x.Response.(*pb.ListInstrumentsResponse).Instruments = []*pb.Instrument{{Symbol: "DEMO", TickNanos: 1, LotSize: 1, Currency: "USD"}}
 	}
