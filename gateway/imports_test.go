@@ -102,7 +102,7 @@ var rooms = []rule{
 	{
 		room:  "gateway/orders/...",
 		may:   []string{contract, "matching"},
-		never: []string{"io", "log/slog", "net", "net/http", "os", "sync", "sync/atomic", "time", "google.golang.org/protobuf/..."},
+		never: []string{"log/slog", "net", "net/http", "os", "sync", "sync/atomic", "time", "google.golang.org/protobuf/..."},
 		why:   "the orders' state is a fold over the journal: no clock, file, socket, lock or message, so that a replay gives the same state and answers",
 	},
 	{

@@ -23,7 +23,14 @@ type Answer struct {
 	Duplicate      bool
 	ReceivedNs     int64
 
+	Count        uint32 // orders canceled or expired, by commands about more than one
+	TriggerNs    int64  // CancelAllAfter: when the timer fires now, 0 = disarmed
+	Session      uint32 // Logon: number plus one of the session
+	Incarnation  uint32 // Logon: which logon of the session this is
+	NextSequence uint64 // Logon: number of the account's next event
+
 	limit int64
+	firm  bool // the limit is the firm's
 }
 
 // fill writes a first answer.

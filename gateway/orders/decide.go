@@ -15,6 +15,9 @@ import (
 // ErrIDsFull or ErrDefinition and uses up nothing. The account must be defined.
 func (s *State) Decide(c *Command, out *Answer) (journal bool, err error) {
 	c.Verdict = Verdict{}
+	if c.Firm != "" || c.Group != "" || c.PostOnly || c.SelfTradePrevention > matching.AllowSelfTrade || c.DisplayQuantity > 0 || c.MinimumQuantity > 0 || c.Session > 0 {
+		return false, errNotYet
+	}
 	switch c.Kind {
 	case Submit:
 		return s.decideSubmit(c, out)
@@ -24,6 +27,8 @@ func (s *State) Decide(c *Command, out *Answer) (journal bool, err error) {
 		return s.decideInstrument(c.Instrument)
 	case DefineAccount:
 		return s.decideAccount(c.Name)
+	case DefineFirm, SetLimits, SetKillSwitch, MassCancel, CancelAllAfter, FireTimer, Logon, Logout, ExpireSession, EndDay:
+		return false, errNotYet
 	default:
 		return false, fmt.Errorf("%w: unknown kind %d", ErrDefinition, c.Kind)
 	}

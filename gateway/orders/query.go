@@ -23,6 +23,11 @@ type Order struct {
 	FilledNotional int64
 	Version        uint32
 	ReceivedNs     int64
+
+	PostOnly            bool
+	DisplayQuantity     uint64
+	MinimumQuantity     uint64
+	SelfTradePrevention matching.SelfTradePrevention
 }
 
 func (s *State) view(number uint32) Order {
@@ -124,6 +129,8 @@ func (s *State) Book(symbol Symbol, depth int, bids, asks []matching.Level) (b, 
 type Usage struct {
 	OrderIDs, RequestIDs, MaxIDs int
 	OpenOrders                   int
+	Events, MaxEvents            int // of the present epoch
+	Sessions, MaxSessions        int
 }
 
 // Usage returns how full the state is.

@@ -14,6 +14,10 @@ const (
 	DefaultMaxIDs = 4 << 20
 	MaxIDsCeiling = 1 << 30
 	MaxAccounts   = 10_000
+	MaxFirms      = 10_000
+
+	DefaultMaxEvents   = 16 << 20
+	DefaultMaxSessions = 10_000
 	// MaxInstruments is what one answer to ListInstruments holds. A definition is never forgotten.
 	MaxInstruments = 1_000
 )
@@ -24,6 +28,12 @@ var (
 	ErrIDsFull = errors.New("the table of ids is full")
 	// ErrDefinition comes from Decide for an instrument or account that has no room or is there already. It changes nothing.
 	ErrDefinition = errors.New("cannot be defined")
+	// ErrInvalid comes from Decide for a command that the contract does not allow. It changes nothing and uses up no id.
+	ErrInvalid = errors.New("not a valid command")
+	// ErrEventsFull comes from Decide for an order or replace whose events could find no room. It uses up no id.
+	ErrEventsFull = errors.New("the store of events is full")
+	// ErrSessionsFull comes from Decide for the logon of a session that has no room in the table.
+	ErrSessionsFull = errors.New("the table of sessions is full")
 	// ErrReplay comes from Apply when the command cannot have been decided by this state: a journal that does not fit the
 	// options, or a damaged one.
 	ErrReplay = errors.New("the command does not fit the state")
@@ -38,6 +48,10 @@ type Options struct {
 	// MaxOpenOrders and MaxLevels bound what rests, as in matching.Options; 0 = its defaults.
 	MaxOpenOrders int
 	MaxLevels     int
+	// MaxEvents bounds the events of one epoch over all accounts; 0 = DefaultMaxEvents.
+	MaxEvents int
+	// MaxSessions bounds the sessions that are known; 0 = DefaultMaxSessions.
+	MaxSessions int
 	// Limits are checked before the book.
 	Limits Limits
 }
