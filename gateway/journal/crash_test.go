@@ -14,11 +14,12 @@ import (
 	"testing/synctest"
 
 	"tailgate/gateway/journal"
+	"tailgate/gateway/journal/journaltest"
 )
 
 var modes = []journal.SyncMode{journal.SyncOff, journal.SyncOS, journal.SyncAlways}
 
-func memOptions(fs *memFS, mode journal.SyncMode) journal.Options {
+func memOptions(fs *journaltest.Disk, mode journal.SyncMode) journal.Options {
 	return journal.Options{Dir: "/log", Sync: mode, FS: fs,
 		SegmentBytes: journal.MinSegmentBytes, MaxPendingBytes: journal.MinMaxPendingBytes}
 }
@@ -30,7 +31,7 @@ var scriptSizes = []int{0, 1, 96, 30_000, 4096, 500, 40_000, 96, 65_536, 20_000,
 // play runs one process: open, append and commit, close. While a file is being
 // synced two more entries come in, so that groups overlap. It returns when the
 // journal is closed; errors of the journal are the caller's to expect.
-func play(fs *memFS, opts journal.Options, h *history) error {
+func play(fs *journaltest.Disk, opts journal.Options, h *history) error {
 	opts.FS = fs
 	j, got, _, err := collect(opts)
 	if err != nil {
@@ -40,9 +41,9 @@ func play(fs *memFS, opts journal.Options, h *history) error {
 		return errors.Join(err, j.Close())
 	}
 	var inSync atomic.Int32
-	inner := fs.intercept(nil)
-	fs.intercept(func(c call) *fault {
-		if c.op == "sync" && opts.Sync == journal.SyncAlways && inSync.Add(1) <= 8 {
+	inner := fs.Intercept(nil)
+	fs.Intercept(func(c journaltest.Call) *journaltest.Fault {
+		if c.Op == journaltest.Sync && opts.Sync == journal.SyncAlways && inSync.Add(1) <= 8 {
 			if taken, _ := h.append(j, opts.Term, 300); taken {
 				h.commit(j)
 			}
@@ -52,7 +53,7 @@ func play(fs *memFS, opts journal.Options, h *history) error {
 		}
 		return inner(c)
 	})
-	defer func() { fs.intercept(inner) }()
+	defer func() { fs.Intercept(inner) }()
 	for i, size := range scriptSizes {
 		if _, err := h.append(j, opts.Term, size); err != nil {
 			continue
@@ -69,9 +70,9 @@ func play(fs *memFS, opts journal.Options, h *history) error {
 
 // oneAtATime lets f keep state: the writer and the background call the file system
 // at the same time.
-func oneAtATime(f func(call) *fault) func(call) *fault {
+func oneAtATime(f func(journaltest.Call) *journaltest.Fault) func(journaltest.Call) *journaltest.Fault {
 	var mu sync.Mutex
-	return func(c call) *fault {
+	return func(c journaltest.Call) *journaltest.Fault {
 		mu.Lock()
 		defer mu.Unlock()
 		return f(c)
@@ -85,10 +86,10 @@ func TestKill(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(1, uint64(mode)))
-				fs, h := newMemFS(), newHistory()
+				fs, h := journaltest.NewDisk(), newHistory()
 				images := 0
-				fs.intercept(oneAtATime(func(c call) *fault {
-					if t.Failed() || c.n%every != 0 {
+				fs.Intercept(oneAtATime(func(c journaltest.Call) *journaltest.Fault {
+					if t.Failed() || c.N%every != 0 {
 						return nil
 					}
 					entries, acked := h.snapshot()
@@ -98,13 +99,13 @@ func TestKill(t *testing.T) {
 					for range 3 {
 						images++
 						kept := 0
-						if c.op == "write" {
-							kept = rng.IntN(len(c.data) + 1)
+						if c.Op == journaltest.Write {
+							kept = rng.IntN(len(c.Data) + 1)
 						}
-						after := fs.killed(&c, kept)
+						after := fs.Killed(&c, kept)
 						survives(t, after, memOptions(nil, mode), entries, acked, rng)
 						if t.Failed() {
-							t.Logf("killed at call %d: %s %s, %d of %d bytes", c.n, c.op, c.path, kept, len(c.data))
+							t.Logf("killed at call %d: %s %s, %d of %d bytes", c.N, c.Op, c.Path, kept, len(c.Data))
 							return nil
 						}
 					}
@@ -113,8 +114,8 @@ func TestKill(t *testing.T) {
 				if err := play(fs, memOptions(nil, mode), h); err != nil {
 					t.Fatal(err)
 				}
-				if images < 60/every || len(fs.segments()) < 4 {
-					t.Fatalf("only %d images and %d segments: the script is too short", images, len(fs.segments()))
+				if images < 60/every || len(fs.Paths(".seg")) < 4 {
+					t.Fatalf("only %d images and %d segments: the script is too short", images, len(fs.Paths(".seg")))
 				}
 			})
 		})
@@ -126,16 +127,16 @@ func TestKill(t *testing.T) {
 func TestPowerCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(2, 2))
-		fs, h := newMemFS(), newHistory()
-		fs.intercept(oneAtATime(func(c call) *fault {
-			if t.Failed() || c.n%every != 0 {
+		fs, h := journaltest.NewDisk(), newHistory()
+		fs.Intercept(oneAtATime(func(c journaltest.Call) *journaltest.Fault {
+			if t.Failed() || c.N%every != 0 {
 				return nil
 			}
 			entries, acked := h.snapshot()
 			for range 8 {
-				survives(t, fs.powerCut(rng), memOptions(nil, journal.SyncAlways), entries, acked, rng)
+				survives(t, fs.PowerCut(rng), memOptions(nil, journal.SyncAlways), entries, acked, rng)
 				if t.Failed() {
-					t.Logf("power cut at call %d: %s %s", c.n, c.op, c.path)
+					t.Logf("power cut at call %d: %s %s", c.N, c.Op, c.Path)
 					return nil
 				}
 			}
@@ -149,11 +150,11 @@ func TestPowerCut(t *testing.T) {
 
 // secondSegment returns what a process under SyncOS that dies leaves when its second
 // segment has just got its name: the first is whole and not confirmed by any mark.
-func secondSegment(t *testing.T) (image *memFS, entries []journal.Entry) {
-	fs, h := newMemFS(), newHistory()
-	fs.intercept(oneAtATime(func(c call) *fault {
-		if c.op == "syncdir" && image == nil && len(fs.segments()) > 1 {
-			image = fs.killed(nil, 0)
+func secondSegment(t *testing.T) (image *journaltest.Disk, entries []journal.Entry) {
+	fs, h := journaltest.NewDisk(), newHistory()
+	fs.Intercept(oneAtATime(func(c journaltest.Call) *journaltest.Fault {
+		if c.Op == journaltest.SyncDir && image == nil && len(fs.Paths(".seg")) > 1 {
+			image = fs.Killed(nil, 0)
 			entries, _ = h.snapshot()
 		}
 		return nil
@@ -161,7 +162,7 @@ func secondSegment(t *testing.T) (image *memFS, entries []journal.Entry) {
 	if err := play(fs, memOptions(nil, journal.SyncOS), h); err != nil {
 		t.Fatal(err)
 	}
-	if image == nil || len(image.segments()) != 2 {
+	if image == nil || len(image.Paths(".seg")) != 2 {
 		t.Fatal("no folder was synced behind the second segment")
 	}
 	return image, entries
@@ -174,10 +175,10 @@ func TestOpenIsDurable(t *testing.T) {
 		rng := rand.New(rand.NewPCG(5, 5))
 		image, want := secondSegment(t)
 		for range 20 {
-			fs := image.killed(nil, 0)
-			fs.space = -1 << 30 // full, whatever recovery gives back
+			fs := image.Killed(nil, 0)
+			fs.SetSpace(-1 << 30) // full, whatever recovery gives back
 			j, got, _ := open(t, memOptions(fs, journal.SyncOS))
-			after := fs.powerCut(rng)
+			after := fs.PowerCut(rng)
 			if err := errors.Join(j.Close(), equal(got, want[:min(len(got), len(want))])); err != nil {
 				t.Fatal(err)
 			}
@@ -194,11 +195,11 @@ func TestOpenIsDurable(t *testing.T) {
 func TestCloseSyncsNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(7, 7))
-		fs, h := newMemFS(), newHistory()
+		fs, h := journaltest.NewDisk(), newHistory()
 		j, _, _ := open(t, memOptions(fs, journal.SyncOS))
 		synctest.Wait()
-		fs.intercept(func(c call) *fault {
-			if c.op == "rename" {
+		fs.Intercept(func(c journaltest.Call) *journaltest.Fault {
+			if c.Op == journaltest.Rename {
 				synctest.Wait() // the background has nothing to do any more
 			}
 			return nil
@@ -209,11 +210,11 @@ func TestCloseSyncsNames(t *testing.T) {
 			}
 			h.commit(j)
 		}
-		if err := errors.Join(j.Close(), h.settled()); err != nil || len(fs.segments()) != 2 {
-			t.Fatalf("%v, %d segments", err, len(fs.segments()))
+		if err := errors.Join(j.Close(), h.settled()); err != nil || len(fs.Paths(".seg")) != 2 {
+			t.Fatalf("%v, %d segments", err, len(fs.Paths(".seg")))
 		}
 		for range 10 {
-			j, got, _ := open(t, memOptions(fs.powerCut(rng), journal.SyncOS))
+			j, got, _ := open(t, memOptions(fs.PowerCut(rng), journal.SyncOS))
 			if err := errors.Join(j.Close(), equal(got, h.entries)); err != nil {
 				t.Fatalf("after the power cut: %v", err)
 			}
@@ -226,11 +227,11 @@ func TestCloseSyncsNames(t *testing.T) {
 func TestLaterSegmentProves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		image, _ := secondSegment(t)
-		first := image.content(image.segments()[0])
+		first := image.Content(image.Paths(".seg")[0])
 		clear(first[len(first)/2:])
 		_, _, report, err := collect(memOptions(image, journal.SyncOS))
 		damage := (*journal.DamageError)(nil)
-		if !errors.As(err, &damage) || damage.File != image.segments()[0] || !strings.Contains(err.Error(), "later segment") {
+		if !errors.As(err, &damage) || damage.File != image.Paths(".seg")[0] || !strings.Contains(err.Error(), "later segment") {
 			t.Fatalf("%v, %v", err, report)
 		}
 	})
@@ -244,15 +245,15 @@ func TestPowerCutWithoutPromise(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(3, uint64(mode)))
-				fs, h := newMemFS(), newHistory()
+				fs, h := journaltest.NewDisk(), newHistory()
 				var refused, opened int
-				fs.intercept(oneAtATime(func(c call) *fault {
-					if t.Failed() || c.n%every != 0 {
+				fs.Intercept(oneAtATime(func(c journaltest.Call) *journaltest.Fault {
+					if t.Failed() || c.N%every != 0 {
 						return nil
 					}
 					entries, _ := h.snapshot()
 					for range 8 {
-						after := fs.powerCut(rng)
+						after := fs.PowerCut(rng)
 						opts := memOptions(after, mode)
 						j, got, _, err := collect(opts)
 						if damage := (*journal.DamageError)(nil); errors.As(err, &damage) {
@@ -282,7 +283,7 @@ func TestPowerCutWithoutPromise(t *testing.T) {
 						}
 					}
 					if t.Failed() {
-						t.Logf("power cut at call %d: %s %s", c.n, c.op, c.path)
+						t.Logf("power cut at call %d: %s %s", c.N, c.Op, c.Path)
 					}
 					return nil
 				}))
@@ -315,13 +316,13 @@ func TestFaults(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(fmt.Sprintf("%v/%v/lasting=%v", c.mode, c.err, c.lasting), func(t *testing.T) {
-			var base *memFS
+			var base *journaltest.Disk
 			h := newHistory()
 			synctest.Test(t, func(t *testing.T) { base = tornLog(t, c.mode, h) })
 			reached := true
 			for k := 1; reached && !t.Failed(); k += every {
 				synctest.Test(t, func(t *testing.T) {
-					reached = faultAt(t, base.killed(nil, 0), c.mode, h.entries, k, c.err, c.lasting)
+					reached = faultAt(t, base.Killed(nil, 0), c.mode, h.entries, k, c.err, c.lasting)
 				})
 			}
 		})
@@ -329,38 +330,38 @@ func TestFaults(t *testing.T) {
 }
 
 // tornLog returns a log with a torn tail, so that recovery has something to do.
-func tornLog(t *testing.T, mode journal.SyncMode, h *history) *memFS {
-	fs := newMemFS()
+func tornLog(t *testing.T, mode journal.SyncMode, h *history) *journaltest.Disk {
+	fs := journaltest.NewDisk()
 	if err := play(fs, memOptions(nil, mode), h); err != nil {
 		t.Fatal(err)
 	}
-	segments := fs.segments()
-	data := fs.content(segments[len(segments)-1])
+	segments := fs.Paths(".seg")
+	data := fs.Content(segments[len(segments)-1])
 	copy(data[len(bytes.TrimRight(data, "\x00"))+9:], "torn")
 	return fs
 }
 
 // faultAt opens the log in fs, fails call k, and reports whether it was reached.
-func faultAt(t *testing.T, fs *memFS, mode journal.SyncMode, entries []journal.Entry, k int, fail error, lasting bool) (reached bool) {
+func faultAt(t *testing.T, fs *journaltest.Disk, mode journal.SyncMode, entries []journal.Entry, k int, fail error, lasting bool) (reached bool) {
 	var hit atomic.Bool
 	rng := rand.New(rand.NewPCG(4, uint64(k)))
 
 	h := newHistory()
 	h.entries = slices.Clone(entries)
 	h.acked = uint64(len(entries))
-	fs.intercept(oneAtATime(func(c call) *fault {
-		if c.n < k || c.n > k && !lasting {
+	fs.Intercept(oneAtATime(func(c journaltest.Call) *journaltest.Fault {
+		if c.N < k || c.N > k && !lasting {
 			return nil
 		}
 		hit.Store(true)
 		kept := 0
-		if c.op == "write" {
-			kept = rng.IntN(len(c.data))
+		if c.Op == journaltest.Write {
+			kept = rng.IntN(len(c.Data))
 		}
-		return &fault{fmt.Errorf("%s %s: %w", c.op, c.path, fail), kept}
+		return &journaltest.Fault{Err: fmt.Errorf("%s %s: %w", c.Op, c.Path, fail), Kept: kept}
 	}))
 	_ = play(fs, memOptions(nil, mode), h)
-	fs.intercept(nil)
+	fs.Intercept(nil)
 	if h.err != nil {
 		t.Error(h.err)
 	}
@@ -368,9 +369,9 @@ func faultAt(t *testing.T, fs *memFS, mode journal.SyncMode, entries []journal.E
 	if mode == journal.SyncOff {
 		acked = 0
 	}
-	survives(t, fs.killed(nil, 0), memOptions(nil, mode), entries, acked, rng)
+	survives(t, fs.Killed(nil, 0), memOptions(nil, mode), entries, acked, rng)
 	if mode == journal.SyncAlways {
-		survives(t, fs.powerCut(rng), memOptions(nil, mode), entries, acked, rng)
+		survives(t, fs.PowerCut(rng), memOptions(nil, mode), entries, acked, rng)
 	}
 	if t.Failed() {
 		t.Fatalf("with %v at call %d", fail, k)

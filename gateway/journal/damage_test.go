@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"tailgate/gateway/journal"
+	"tailgate/gateway/journal/journaltest"
 )
 
 const (
@@ -21,9 +22,9 @@ var promising = []journal.SyncMode{journal.SyncOS, journal.SyncAlways}
 
 // smallLog writes a log of ten entries, one commit each, and returns its file
 // system, the entries, and where each record begins and the last one ends.
-func smallLog(t *testing.T, mode journal.SyncMode, closed bool) (fs *memFS, entries []journal.Entry, starts []int) {
+func smallLog(t *testing.T, mode journal.SyncMode, closed bool) (fs *journaltest.Disk, entries []journal.Entry, starts []int) {
 	t.Helper()
-	fs = newMemFS()
+	fs = journaltest.NewDisk()
 	j, _, _ := open(t, memOptions(fs, mode))
 	h := newHistory()
 	off := segmentHeader
@@ -43,7 +44,7 @@ func smallLog(t *testing.T, mode journal.SyncMode, closed bool) (fs *memFS, entr
 	starts = append(starts, off)
 	image := fs
 	if !closed {
-		image = fs.killed(nil, 0)
+		image = fs.Killed(nil, 0)
 	}
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
@@ -58,12 +59,12 @@ func TestZeroedTail(t *testing.T) {
 	for _, mode := range promising {
 		t.Run(mode.String(), func(t *testing.T) {
 			log, entries, starts := smallLog(t, mode, false)
-			path := log.segments()[0]
+			path := log.Paths(".seg")[0]
 			end := starts[len(starts)-1]
-			whole := bytes.Clone(log.content(path)[:end])
+			whole := bytes.Clone(log.Content(path)[:end])
 			for at := 0; at < end+10; at += every {
-				fs := log.killed(nil, 0)
-				clear(fs.content(path)[at:])
+				fs := log.Killed(nil, 0)
+				clear(fs.Content(path)[at:])
 				keep := 0
 				for keep < len(entries) && starts[keep+1] <= at {
 					keep++
@@ -124,9 +125,9 @@ func TestFlippedByte(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				fs, entries, starts := smallLog(t, mode, closed)
-				path := fs.segments()[0]
+				path := fs.Paths(".seg")[0]
 				log := fs
-				end := len(bytes.TrimRight(fs.content(path), "\x00"))
+				end := len(bytes.TrimRight(fs.Content(path), "\x00"))
 				// Behind the last record nothing proves it, unless there is a close mark.
 				proven := starts[len(starts)-2]
 				if closed {
@@ -137,16 +138,16 @@ func TestFlippedByte(t *testing.T) {
 						if flip == 0xff && at%4 != 0 {
 							continue
 						}
-						fs := log.killed(nil, 0)
-						fs.content(path)[at] ^= flip
-						data := bytes.Clone(fs.content(path))
+						fs := log.Killed(nil, 0)
+						fs.Content(path)[at] ^= flip
+						data := bytes.Clone(fs.Content(path))
 						j, got, report, err := collect(memOptions(fs, mode))
 						if damage := (*journal.DamageError)(nil); errors.As(err, &damage) {
 							if damage.File != path || damage.Offset > int64(at) || !errors.Is(err, journal.ErrDamaged) ||
 								!strings.Contains(err.Error(), path) {
 								t.Fatalf("byte %d: %v", at, err)
 							}
-							if !bytes.Equal(data, fs.content(path)) {
+							if !bytes.Equal(data, fs.Content(path)) {
 								t.Fatalf("byte %d: the damaged file was changed", at)
 							}
 							if err := equal(got, entries[:len(got)]); err != nil {
@@ -195,7 +196,7 @@ func TestDamage(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.mode.String()+"/"+c.name, func(t *testing.T) {
 			fs, entries, starts := smallLog(t, c.mode, c.closed)
-			c.do(fs.content(fs.segments()[0])[starts[c.record]:starts[c.record+1]])
+			c.do(fs.Content(fs.Paths(".seg")[0])[starts[c.record]:starts[c.record+1]])
 			j, got, report, err := collect(memOptions(fs, c.mode))
 			if err := equal(got, entries[:c.record]); err != nil {
 				t.Fatal(err)
@@ -231,7 +232,7 @@ func TestDamage(t *testing.T) {
 // TestGroupOutOfOrder loses one record of a group that no later one confirms, as a
 // power cut does that lands pages in another order.
 func TestGroupOutOfOrder(t *testing.T) {
-	fs := newMemFS()
+	fs := journaltest.NewDisk()
 	j, _, _ := open(t, memOptions(fs, journal.SyncAlways))
 	h := newHistory()
 	for range 8 {
@@ -244,17 +245,17 @@ func TestGroupOutOfOrder(t *testing.T) {
 	if err := <-w.ch; err != nil {
 		t.Fatal(err)
 	}
-	image := fs.killed(nil, 0)
+	image := fs.Killed(nil, 0)
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
 	const record = recordHeader + 100
-	clear(image.content(image.segments()[0])[segmentHeader+4*record:][:record])
+	clear(image.Content(image.Paths(".seg")[0])[segmentHeader+4*record:][:record])
 	j, got, report := open(t, memOptions(image, journal.SyncAlways))
 	if err := errors.Join(equal(got, h.entries[:4]), j.Close()); err != nil {
 		t.Fatal(err)
 	}
-	want := journal.TornTail{File: image.segments()[0], Offset: segmentHeader + 4*record, LSN: 5, Bytes: 4 * record, Records: 3,
+	want := journal.TornTail{File: image.Paths(".seg")[0], Offset: segmentHeader + 4*record, LSN: 5, Bytes: 4 * record, Records: 3,
 		Why: "zeros, with other bytes behind them"}
 	if report.Torn == nil || *report.Torn != want {
 		t.Fatalf("torn %+v, want %+v", report.Torn, want)
@@ -265,7 +266,7 @@ func TestGroupOutOfOrder(t *testing.T) {
 // synced while the next one came in: the next one proves that it had been whole.
 func TestGroupConfirmsTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := newMemFS()
+		fs := journaltest.NewDisk()
 		j, _, _ := open(t, memOptions(fs, journal.SyncAlways))
 		synctest.Wait()
 		h := newHistory()
@@ -277,20 +278,20 @@ func TestGroupConfirmsTheOneBefore(t *testing.T) {
 			}
 			h.commit(j)
 		}
-		fs.intercept(func(c call) *fault {
-			if c.op == "sync" && len(h.entries) == 3 {
+		fs.Intercept(func(c journaltest.Call) *journaltest.Fault {
+			if c.Op == journaltest.Sync && len(h.entries) == 3 {
 				group()
 			}
 			return nil
 		})
 		group()
 		synctest.Wait()
-		image := fs.killed(nil, 0)
+		image := fs.Killed(nil, 0)
 		if err := errors.Join(j.Close(), h.settled()); err != nil {
 			t.Fatal(err)
 		}
 		const record = recordHeader + 100
-		image.content(image.segments()[0])[segmentHeader+3*record-1] ^= 1
+		image.Content(image.Paths(".seg")[0])[segmentHeader+3*record-1] ^= 1
 		damage := (*journal.DamageError)(nil)
 		if _, _, _, err := collect(memOptions(image, journal.SyncAlways)); !errors.As(err, &damage) || damage.LSN != 3 || damage.Durable != 3 {
 			t.Fatalf("open: %v", err)
@@ -301,7 +302,7 @@ func TestGroupConfirmsTheOneBefore(t *testing.T) {
 // TestMissingSegment takes away each segment of a log in turn, the last one too.
 func TestMissingSegment(t *testing.T) {
 	for missing := range 4 {
-		fs := newMemFS()
+		fs := journaltest.NewDisk()
 		for range 4 {
 			j, got, _ := open(t, memOptions(fs, journal.SyncOS))
 			h := newHistory()
@@ -313,7 +314,7 @@ func TestMissingSegment(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		path := fs.segments()[missing]
+		path := fs.Paths(".seg")[missing]
 		if err := fs.Remove(path); err != nil {
 			t.Fatal(err)
 		}
@@ -345,7 +346,7 @@ func TestCut(t *testing.T) {
 			t.Fatalf("cut from LSN %d: %v", lsn, err)
 		}
 	}
-	if _, err := journal.Cut("/log", newMemFS(), 0); err == nil {
+	if _, err := journal.Cut("/log", journaltest.NewDisk(), 0); err == nil {
 		t.Fatal("cut from LSN 0 was accepted")
 	}
 }

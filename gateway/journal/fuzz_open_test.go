@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"tailgate/gateway/journal"
+	"tailgate/gateway/journal/journaltest"
 )
 
 // FuzzOpen opens a folder whose first segment begins well, so that the fuzzer gets
@@ -27,7 +28,7 @@ func FuzzOpen(f *testing.F) {
 		// What the state knows of: no segment, the first, or the second, which is not
 		// always there.
 		newest := []uint64{0, 1, 1, 5}[mode/3%4]
-		fs := newMemFS()
+		fs := journaltest.NewDisk()
 		var payloads [][]byte
 		for i := range records % 8 {
 			payloads = append(payloads, payload(uint64(i), int(i)))
@@ -46,12 +47,12 @@ func FuzzOpen(f *testing.F) {
 		if newest != 0 {
 			known = journal.MinSegmentBytes
 		}
-		fs.setContent("/log/STATE", journal.EncodeState(newest, known, uint64(mode/12)))
+		fs.SetContent("/log/STATE", journal.EncodeState(newest, known, uint64(mode/12)))
 		paths := []string{"/log/00000000000000000001.seg", "/log/00000000000000000005.seg"}
 		contents := [][]byte{bytes.Clone(first), bytes.Clone(second)}
-		fs.setContent(paths[0], first)
+		fs.SetContent(paths[0], first)
 		if len(second) > 0 {
-			fs.setContent(paths[1], second)
+			fs.SetContent(paths[1], second)
 		} else {
 			paths, contents = paths[:1], contents[:1]
 		}
@@ -70,7 +71,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		if err != nil {
 			for i, path := range paths {
-				if !errors.Is(err, journal.ErrDamaged) || !bytes.Equal(fs.content(path), contents[i]) {
+				if !errors.Is(err, journal.ErrDamaged) || !bytes.Equal(fs.Content(path), contents[i]) {
 					t.Fatalf("%s changed, or not damage: %v", path, err)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"tailgate/gateway/journal"
+	"tailgate/gateway/journal/journaltest"
 )
 
 // history is what a test did to a journal and what it was promised.
@@ -106,7 +107,7 @@ func collect(opts journal.Options) (*journal.Journal, []journal.Entry, journal.R
 // survives opens what a crash left in fs and checks it: a prefix of entries, with
 // every acked one, on which a new process can build. What the new process is
 // promised must survive a power cut in turn.
-func survives(t *testing.T, fs *memFS, opts journal.Options, entries []journal.Entry, acked uint64, rng *rand.Rand) {
+func survives(t *testing.T, fs *journaltest.Disk, opts journal.Options, entries []journal.Entry, acked uint64, rng *rand.Rand) {
 	t.Helper()
 	opts.FS = fs
 	j, got, report, err := collect(opts)
@@ -132,7 +133,7 @@ func survives(t *testing.T, fs *memFS, opts journal.Options, entries []journal.E
 		t.Error(err)
 	}
 	want := h.entries
-	opts.FS = fs.powerCut(rng) // Close promises the disk in every mode
+	opts.FS = fs.PowerCut(rng) // Close promises the disk in every mode
 	j, got, report, err = collect(opts)
 	if err != nil {
 		t.Errorf("open after close and power cut: %v", err)

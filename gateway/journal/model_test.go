@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tailgate/gateway/journal"
+	"tailgate/gateway/journal/journaltest"
 )
 
 // TestModel plays random scripts against a list: append, commit, close, die, lose
@@ -35,7 +36,7 @@ func TestModel(t *testing.T) {
 }
 
 func model(mode journal.SyncMode, steps []string, sizes []int, rng *rand.Rand, next func() journal.SyncMode) error {
-	fs, h := newMemFS(), newHistory()
+	fs, h := journaltest.NewDisk(), newHistory()
 	var term uint64
 	j, _, _, err := collect(memOptions(fs, mode))
 	if err != nil {
@@ -99,9 +100,9 @@ func model(mode journal.SyncMode, steps []string, sizes []int, rng *rand.Rand, n
 			// What the process is told after this moment does not count any more,
 			// and what it was told before does.
 			least := promised(power)
-			image := fs.killed(nil, 0)
+			image := fs.Killed(nil, 0)
 			if power {
-				image = fs.powerCut(rng)
+				image = fs.PowerCut(rng)
 			}
 			if err := errors.Join(j.Close(), h.settled()); err != nil {
 				return err

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tailgate/gateway/journal"
+	"tailgate/gateway/journal/journaltest"
 )
 
 // TestFull runs out of space, goes on reading and acking, and recovers.
@@ -22,8 +23,8 @@ func TestFull(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fs, h := newMemFS(), newHistory()
-				fs.space = 2 * journal.MinSegmentBytes
+				fs, h := journaltest.NewDisk(), newHistory()
+				fs.SetSpace(2*journal.MinSegmentBytes + 2*stateSlot)
 				var log strings.Builder
 				opts := memOptions(fs, mode)
 				opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -47,9 +48,7 @@ func TestFull(t *testing.T) {
 				if report, err := journal.Verify("/log", fs, nil); err != nil || report.LastLSN != j.Committed() {
 					t.Fatalf("reading on a full disk: %v, %v", report, err)
 				}
-				fs.mu.Lock()
-				fs.space += journal.MinSegmentBytes
-				fs.mu.Unlock()
+				fs.AddSpace(journal.MinSegmentBytes)
 				<-time.After(time.Second) // of the bubble's clock: the journal tries again
 				if err := fill(); !errors.Is(err, journal.ErrFull) {
 					t.Fatalf("after space was back: %v", err)
@@ -65,7 +64,7 @@ func TestFull(t *testing.T) {
 					t.Fatalf("log:\n%s", log.String())
 				}
 				// A process that starts on the full disk replays and refuses entry.
-				fs.space = 0
+				fs.SetSpace(0)
 				j, got, _ := open(t, memOptions(fs, mode))
 				if err := equal(got, entries); err != nil {
 					t.Fatal(err)
@@ -73,9 +72,7 @@ func TestFull(t *testing.T) {
 				if _, err := h.append(j, 0, 10); !errors.Is(err, journal.ErrFull) {
 					t.Fatalf("append after a start on a full disk: %v", err)
 				}
-				fs.mu.Lock()
-				fs.space = 1 << 30
-				fs.mu.Unlock()
+				fs.SetSpace(1 << 30)
 				<-time.After(time.Second)
 				if _, err := h.append(j, 0, 10); err != nil {
 					t.Fatal(err)
@@ -99,14 +96,14 @@ func TestBacklog(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fs, h := newMemFS(), newHistory()
+				fs, h := journaltest.NewDisk(), newHistory()
 				opts := memOptions(fs, mode)
 				opts.SegmentBytes = 1 << 20
 				j, _, _ := open(t, opts)
 				synctest.Wait()
 				move := make(chan struct{})
-				fs.intercept(func(c call) *fault {
-					if c.op == "write" {
+				fs.Intercept(func(c journaltest.Call) *journaltest.Fault {
+					if c.Op == journaltest.Write {
 						<-move
 					}
 					return nil
@@ -157,7 +154,7 @@ func TestBacklog(t *testing.T) {
 // next one, and are released in the order of their Commits.
 func TestSharedSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := newMemFS()
+		fs := journaltest.NewDisk()
 		var syncs []time.Duration
 		opts := memOptions(fs, journal.SyncAlways)
 		opts.OnSync = func(d time.Duration) { syncs = append(syncs, d) }
@@ -166,8 +163,8 @@ func TestSharedSync(t *testing.T) {
 			j.Commit(newReleased(), 0)
 		}
 		synctest.Wait()
-		fs.intercept(func(c call) *fault {
-			if c.op == "sync" {
+		fs.Intercept(func(c journaltest.Call) *journaltest.Fault {
+			if c.Op == journaltest.Sync {
 				<-time.After(10 * time.Millisecond)
 			}
 			return nil
@@ -212,18 +209,18 @@ func TestSharedSync(t *testing.T) {
 func TestFailureIsFinal(t *testing.T) {
 	for _, c := range []struct {
 		mode journal.SyncMode
-		op   string
-	}{{journal.SyncOS, "write"}, {journal.SyncAlways, "write"}, {journal.SyncAlways, "sync"}} {
-		t.Run(c.mode.String()+"/"+c.op, func(t *testing.T) {
+		op   journaltest.Op
+	}{{journal.SyncOS, journaltest.Write}, {journal.SyncAlways, journaltest.Write}, {journal.SyncAlways, journaltest.Sync}} {
+		t.Run(c.mode.String()+"/"+string(c.op), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fs := newMemFS()
+				fs := journaltest.NewDisk()
 				j, _, _ := open(t, memOptions(fs, c.mode))
 				synctest.Wait()
 				failures := 0
-				fs.intercept(func(got call) *fault {
-					if got.op == c.op && failures == 0 {
+				fs.Intercept(func(got journaltest.Call) *journaltest.Fault {
+					if got.Op == c.op && failures == 0 {
 						failures++
-						return &fault{syscall.EIO, 0}
+						return &journaltest.Fault{Err: syscall.EIO}
 					}
 					return nil
 				})
@@ -259,7 +256,7 @@ func TestClose(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fs, h := newMemFS(), newHistory()
+				fs, h := journaltest.NewDisk(), newHistory()
 				j, _, _ := open(t, memOptions(fs, mode))
 				for range 50 {
 					if _, err := h.append(j, 0, 500); err != nil {
@@ -278,7 +275,7 @@ func TestClose(t *testing.T) {
 				}
 				rng := rand.New(rand.NewPCG(6, 6))
 				for range 10 {
-					j, got, report := open(t, memOptions(fs.powerCut(rng), mode))
+					j, got, report := open(t, memOptions(fs.PowerCut(rng), mode))
 					if err := errors.Join(j.Close(), equal(got, h.entries)); err != nil || !report.CleanClose || report.Segments != 2 {
 						t.Fatalf("after close and power cut: %v, %v", err, report)
 					}
@@ -296,7 +293,7 @@ func TestClose(t *testing.T) {
 				if err := j.Close(); !errors.Is(err, journal.ErrClosed) {
 					t.Fatalf("second close: %v", err)
 				}
-				for path := range fs.names {
+				for _, path := range fs.Paths("") {
 					if !strings.HasSuffix(path, ".seg") && path != "/log/STATE" {
 						t.Errorf("%s is left behind", path)
 					}
@@ -438,7 +435,7 @@ func TestVerifyBesideWriter(t *testing.T) {
 // tornReads is a file system whose first read of each file misses some bytes, as one
 // does that runs beside the write of them.
 type tornReads struct {
-	*memFS
+	*journaltest.Disk
 	from, to int
 }
 
@@ -449,7 +446,7 @@ type tornFile struct {
 }
 
 func (fs tornReads) Open(path string, write bool) (journal.File, error) {
-	f, err := fs.memFS.Open(path, write)
+	f, err := fs.Disk.Open(path, write)
 	return &tornFile{f, fs, false}, err
 }
 
@@ -536,7 +533,7 @@ func TestReplayErrorEndsOpen(t *testing.T) {
 }
 
 func TestPayloadBound(t *testing.T) {
-	j, _, _ := open(t, memOptions(newMemFS(), journal.SyncOS))
+	j, _, _ := open(t, memOptions(journaltest.NewDisk(), journal.SyncOS))
 	if _, err := j.Append(0, make([]byte, journal.MaxPayloadBytes+1)); !errors.Is(err, journal.ErrTooLarge) {
 		t.Errorf("one byte too many: %v", err)
 	}
@@ -555,7 +552,7 @@ func TestOptionsOutOfBounds(t *testing.T) {
 		"SegmentBytes":    {Dir: "/log", SegmentBytes: journal.MinSegmentBytes - 1},
 		"MaxPendingBytes": {Dir: "/log", MaxPendingBytes: journal.MaxMaxPendingBytes + 1},
 	} {
-		opts.FS = newMemFS()
+		opts.FS = journaltest.NewDisk()
 		if _, _, _, err := collect(opts); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want a word about %s", opts, err, want)
 		}

@@ -12,19 +12,20 @@ import (
 	"testing/synctest"
 
 	"tailgate/gateway/journal"
+	"tailgate/gateway/journal/journaltest"
 )
 
 const (
 	statePath = "/log/STATE"
 	stateSlot = 4096 // bytes, as the package comment has it
-	stateNote = 64
+	stateNote = 80
 )
 
 // stoppedLog writes n entries of 4,000 bytes, 32 of which fill a segment, in commits
 // of ten, and returns what a clean stop or a kill leaves. It runs in a bubble.
-func stoppedLog(t *testing.T, mode journal.SyncMode, n int, closed bool) (*memFS, []journal.Entry) {
+func stoppedLog(t *testing.T, mode journal.SyncMode, n int, closed bool) (*journaltest.Disk, []journal.Entry) {
 	t.Helper()
-	fs, h := newMemFS(), newHistory()
+	fs, h := journaltest.NewDisk(), newHistory()
 	j, _, _ := open(t, memOptions(fs, mode))
 	for i := range n {
 		if i%10 == 0 {
@@ -37,7 +38,7 @@ func stoppedLog(t *testing.T, mode journal.SyncMode, n int, closed bool) (*memFS
 	}
 	h.commit(j)
 	synctest.Wait()
-	image := fs.killed(nil, 0)
+	image := fs.Killed(nil, 0)
 	if err := errors.Join(j.Close(), h.settled()); err != nil {
 		t.Fatal(err)
 	}
@@ -48,11 +49,11 @@ func stoppedLog(t *testing.T, mode journal.SyncMode, n int, closed bool) (*memFS
 }
 
 // cutFile shortens path to size bytes.
-func cutFile(fs *memFS, path string, size int) {
-	fs.setContent(path, bytes.Clone(fs.content(path)[:size]))
+func cutFile(fs *journaltest.Disk, path string, size int) {
+	fs.SetContent(path, bytes.Clone(fs.Content(path)[:size]))
 }
 
-func removeFile(t *testing.T, fs *memFS, path string) {
+func removeFile(t *testing.T, fs *journaltest.Disk, path string) {
 	t.Helper()
 	if err := fs.Remove(path); err != nil {
 		t.Fatal(err)
@@ -68,34 +69,34 @@ func TestLostEnd(t *testing.T) {
 		name    string
 		entries int // 20 are one segment, 50 are two
 		killed  bool
-		do      func(t *testing.T, fs *memFS, last string)
+		do      func(t *testing.T, fs *journaltest.Disk, last string)
 		file    string // empty is that of the last segment
 		lsn     uint64 // from which on nothing is left
 		why     string
 	}{
-		{"last segment removed", 50, false, func(t *testing.T, fs *memFS, last string) { removeFile(t, fs, last) }, "", firstOfSecond, "LSN 50"},
-		{"last segment removed", 50, true, func(t *testing.T, fs *memFS, last string) { removeFile(t, fs, last) }, "", firstOfSecond, statePath},
-		{"only segment removed", 20, false, func(t *testing.T, fs *memFS, last string) { removeFile(t, fs, last) }, "", 1, "LSN 20"},
-		{"only segment removed", 20, true, func(t *testing.T, fs *memFS, last string) { removeFile(t, fs, last) }, "", 1, statePath},
-		{"all segments removed", 50, true, func(t *testing.T, fs *memFS, last string) {
-			for _, path := range fs.segments() {
+		{"last segment removed", 50, false, func(t *testing.T, fs *journaltest.Disk, last string) { removeFile(t, fs, last) }, "", firstOfSecond, "LSN 50"},
+		{"last segment removed", 50, true, func(t *testing.T, fs *journaltest.Disk, last string) { removeFile(t, fs, last) }, "", firstOfSecond, statePath},
+		{"only segment removed", 20, false, func(t *testing.T, fs *journaltest.Disk, last string) { removeFile(t, fs, last) }, "", 1, "LSN 20"},
+		{"only segment removed", 20, true, func(t *testing.T, fs *journaltest.Disk, last string) { removeFile(t, fs, last) }, "", 1, statePath},
+		{"all segments removed", 50, true, func(t *testing.T, fs *journaltest.Disk, last string) {
+			for _, path := range fs.Paths(".seg") {
 				removeFile(t, fs, path)
 			}
 		}, "/log/00000000000000000001.seg", 1, statePath},
-		{"first segment removed", 50, true, func(t *testing.T, fs *memFS, _ string) { removeFile(t, fs, fs.segments()[0]) }, "", 1, "segments are missing"},
-		{"cut in a record", 20, false, func(_ *testing.T, fs *memFS, last string) { cutFile(fs, last, 5000) }, "", 2, "5000 bytes of the 131072"},
-		{"cut in a record", 20, true, func(_ *testing.T, fs *memFS, last string) { cutFile(fs, last, 5000) }, "", 2, "5000 bytes of the 131072"},
-		{"cut behind a record", 50, true, func(_ *testing.T, fs *memFS, last string) { cutFile(fs, last, segmentHeader+4044) }, "", firstOfSecond + 1, "4108 bytes of the 131072"},
-		{"cut behind the last record", 50, true, func(_ *testing.T, fs *memFS, last string) { cutFile(fs, last, journal.MinSegmentBytes-1) }, "", 51, "131071 bytes of the 131072"},
-		{"cut in the header", 50, true, func(_ *testing.T, fs *memFS, last string) { cutFile(fs, last, 40) }, "", firstOfSecond, "40 bytes of the 131072"},
-		{"empty", 20, false, func(_ *testing.T, fs *memFS, last string) { cutFile(fs, last, 0) }, "", 1, "0 bytes of the 131072"},
-		{"empty", 50, true, func(_ *testing.T, fs *memFS, last string) { cutFile(fs, last, 0) }, "", firstOfSecond, "0 bytes of the 131072"},
-		{"zeros", 50, true, func(_ *testing.T, fs *memFS, last string) { clear(fs.content(last)) }, "", firstOfSecond, statePath},
-		{"zeros behind the header", 50, false, func(_ *testing.T, fs *memFS, last string) { clear(fs.content(last)[segmentHeader:]) }, "", firstOfSecond, "LSN 50"},
-		{"state removed", 50, false, func(t *testing.T, fs *memFS, _ string) { removeFile(t, fs, statePath) }, statePath, 51, "no such file"},
-		{"state empty", 50, true, func(t *testing.T, fs *memFS, _ string) { cutFile(fs, statePath, 0) }, statePath, 51, "a file of 0 bytes"},
-		{"state cut", 50, true, func(t *testing.T, fs *memFS, _ string) { cutFile(fs, statePath, stateSlot) }, statePath, 51, "a file of 4096 bytes"},
-		{"state zeros", 20, false, func(t *testing.T, fs *memFS, _ string) { clear(fs.content(statePath)) }, statePath, 21, "no note"},
+		{"first segment removed", 50, true, func(t *testing.T, fs *journaltest.Disk, _ string) { removeFile(t, fs, fs.Paths(".seg")[0]) }, "", 1, "segments are missing"},
+		{"cut in a record", 20, false, func(_ *testing.T, fs *journaltest.Disk, last string) { cutFile(fs, last, 5000) }, "", 2, "5000 bytes of the 131072"},
+		{"cut in a record", 20, true, func(_ *testing.T, fs *journaltest.Disk, last string) { cutFile(fs, last, 5000) }, "", 2, "5000 bytes of the 131072"},
+		{"cut behind a record", 50, true, func(_ *testing.T, fs *journaltest.Disk, last string) { cutFile(fs, last, segmentHeader+4044) }, "", firstOfSecond + 1, "4108 bytes of the 131072"},
+		{"cut behind the last record", 50, true, func(_ *testing.T, fs *journaltest.Disk, last string) { cutFile(fs, last, journal.MinSegmentBytes-1) }, "", 51, "131071 bytes of the 131072"},
+		{"cut in the header", 50, true, func(_ *testing.T, fs *journaltest.Disk, last string) { cutFile(fs, last, 40) }, "", firstOfSecond, "40 bytes of the 131072"},
+		{"empty", 20, false, func(_ *testing.T, fs *journaltest.Disk, last string) { cutFile(fs, last, 0) }, "", 1, "0 bytes of the 131072"},
+		{"empty", 50, true, func(_ *testing.T, fs *journaltest.Disk, last string) { cutFile(fs, last, 0) }, "", firstOfSecond, "0 bytes of the 131072"},
+		{"zeros", 50, true, func(_ *testing.T, fs *journaltest.Disk, last string) { clear(fs.Content(last)) }, "", firstOfSecond, statePath},
+		{"zeros behind the header", 50, false, func(_ *testing.T, fs *journaltest.Disk, last string) { clear(fs.Content(last)[segmentHeader:]) }, "", firstOfSecond, "LSN 50"},
+		{"state removed", 50, false, func(t *testing.T, fs *journaltest.Disk, _ string) { removeFile(t, fs, statePath) }, statePath, 51, "no such file"},
+		{"state empty", 50, true, func(t *testing.T, fs *journaltest.Disk, _ string) { cutFile(fs, statePath, 0) }, statePath, 51, "a file of 0 bytes"},
+		{"state cut", 50, true, func(t *testing.T, fs *journaltest.Disk, _ string) { cutFile(fs, statePath, stateSlot) }, statePath, 51, "a file of 4096 bytes"},
+		{"state zeros", 20, false, func(t *testing.T, fs *journaltest.Disk, _ string) { clear(fs.Content(statePath)) }, statePath, 21, "no note"},
 	}
 	for _, mode := range promising {
 		for _, c := range cases {
@@ -107,12 +108,12 @@ func TestLostEnd(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					fs, entries := stoppedLog(t, mode, c.entries, !c.killed)
 					file := c.file
-					last := fs.segments()[len(fs.segments())-1]
+					last := fs.Paths(".seg")[len(fs.Paths(".seg"))-1]
 					if file == "" {
 						file = last
 					}
 					c.do(t, fs, last)
-					before := fs.killed(nil, 0)
+					before := fs.Killed(nil, 0)
 					_, got, _, err := collect(memOptions(fs, mode))
 					damage := (*journal.DamageError)(nil)
 					if !errors.As(err, &damage) || damage.File != file || damage.LSN != c.lsn || !strings.Contains(err.Error(), c.why) {
@@ -124,13 +125,13 @@ func TestLostEnd(t *testing.T) {
 					if _, verr := journal.Verify("/log", fs, nil); verr == nil || verr.Error() != err.Error() {
 						t.Fatalf("verify: %v; want %v", verr, err)
 					}
-					for path := range before.names {
-						if !bytes.Equal(before.content(path), fs.content(path)) {
+					for _, path := range before.Paths("") {
+						if !bytes.Equal(before.Content(path), fs.Content(path)) {
 							t.Fatalf("the refused start changed %s", path)
 						}
 					}
-					if len(before.names) != len(fs.names) {
-						t.Fatalf("the refused start left %d files of %d", len(fs.names), len(before.names))
+					if was, is := before.Paths(""), fs.Paths(""); !slices.Equal(was, is) {
+						t.Fatalf("the refused start left %v of %v", is, was)
 					}
 					goesOn(t, fs, mode, damage.LSN, entries[:c.lsn-1])
 				})
@@ -140,7 +141,7 @@ func TestLostEnd(t *testing.T) {
 }
 
 // goesOn cuts the log from lsn on and builds on what is left.
-func goesOn(t *testing.T, fs *memFS, mode journal.SyncMode, lsn uint64, left []journal.Entry) {
+func goesOn(t *testing.T, fs *journaltest.Disk, mode journal.SyncMode, lsn uint64, left []journal.Entry) {
 	t.Helper()
 	if _, err := journal.Cut("/log", fs, lsn); err != nil {
 		t.Fatalf("cut: %v", err)
@@ -165,13 +166,13 @@ func TestLostEndOfNewSegment(t *testing.T) {
 	for _, mode := range promising {
 		for _, size := range []int{0, 40, segmentHeader, 5000, journal.MinSegmentBytes - 1} {
 			synctest.Test(t, func(t *testing.T) {
-				fs, h := newMemFS(), newHistory()
+				fs, h := journaltest.NewDisk(), newHistory()
 				j, _, _ := open(t, memOptions(fs, mode))
 				synctest.Wait()
-				var image *memFS
-				fs.intercept(oneAtATime(func(c call) *fault {
-					if c.path == statePath && image == nil {
-						image = fs.killed(nil, 0)
+				var image *journaltest.Disk
+				fs.Intercept(oneAtATime(func(c journaltest.Call) *journaltest.Fault {
+					if c.Path == statePath && image == nil {
+						image = fs.Killed(nil, 0)
 					}
 					return nil
 				}))
@@ -182,12 +183,12 @@ func TestLostEndOfNewSegment(t *testing.T) {
 					h.commit(j)
 					synctest.Wait()
 				}
-				fs.intercept(nil)
+				fs.Intercept(nil)
 				if err := errors.Join(j.Close(), h.settled()); err != nil {
 					t.Fatal(err)
 				}
-				last := image.segments()[1]
-				whole := image.killed(nil, 0)
+				last := image.Paths(".seg")[1]
+				whole := image.Killed(nil, 0)
 				j, got, _ := open(t, memOptions(whole, mode))
 				if err := errors.Join(j.Close(), equal(got, h.entries[:len(got)])); err != nil || len(got) < 3 {
 					t.Fatalf("%d entries before the note, %v", len(got), err)
@@ -229,7 +230,7 @@ func TestForeignFiles(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					fs, entries := stoppedLog(t, journal.SyncOS, 50, closed)
 					other, _ := stoppedLog(t, journal.SyncOS, 50, closed)
-					fs.setContent(c.path, c.part(bytes.Clone(other.content(c.path))))
+					fs.SetContent(c.path, c.part(bytes.Clone(other.Content(c.path))))
 					if c.noState {
 						removeFile(t, fs, statePath)
 					}
@@ -255,22 +256,22 @@ func TestForeignFiles(t *testing.T) {
 func TestStateNoteLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, entries := stoppedLog(t, journal.SyncOS, 50, true)
-		full := fs.killed(nil, 0)
-		full.space = -1 << 30
+		full := fs.Killed(nil, 0)
+		full.SetSpace(-1 << 30)
 		j, _, _ := open(t, memOptions(full, journal.SyncOS))
-		short := full.killed(nil, 0)
+		short := full.Killed(nil, 0)
 		if err := j.Close(); err != nil {
 			t.Fatal(err)
 		}
-		last := short.segments()[1]
-		if len(short.content(last)) == journal.MinSegmentBytes {
+		last := short.Paths(".seg")[1]
+		if len(short.Content(last)) == journal.MinSegmentBytes {
 			t.Fatal("the newest segment was not cut")
 		}
-		for what, log := range map[string]*memFS{"closed": fs, "cut": short} {
+		for what, log := range map[string]*journaltest.Disk{"closed": fs, "cut": short} {
 			for slot := range 2 {
 				for at := range stateNote {
-					image := log.killed(nil, 0)
-					image.content(statePath)[slot*stateSlot+at] ^= 1 << (at % 8)
+					image := log.Killed(nil, 0)
+					image.Content(statePath)[slot*stateSlot+at] ^= 1 << (at % 8)
 					j, got, _, err := collect(memOptions(image, journal.SyncOS))
 					if err != nil {
 						t.Fatalf("%s, note %d flipped at byte %d: %v", what, slot, at, err)
@@ -289,39 +290,39 @@ func TestStateNoteLost(t *testing.T) {
 func TestStateAfterFailedSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(8, 8))
-		fs, h := newMemFS(), newHistory()
+		fs, h := journaltest.NewDisk(), newHistory()
 		j, _, _ := open(t, memOptions(fs, journal.SyncAlways))
 		synctest.Wait()
 		if _, err := h.append(j, 0, 100); err != nil {
 			t.Fatal(err)
 		}
-		fs.intercept(func(c call) *fault {
-			if c.op == "sync" && c.path == statePath {
-				return &fault{syscall.EIO, 0}
+		fs.Intercept(func(c journaltest.Call) *journaltest.Fault {
+			if c.Op == journaltest.Sync && c.Path == statePath {
+				return &journaltest.Fault{Err: syscall.EIO}
 			}
 			return nil
 		})
 		if err := j.Close(); !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), statePath) {
 			t.Fatalf("close: %v", err)
 		}
-		node, torn := fs.names[statePath], 0
+		torn := 0
 		for slot := range 2 {
-			shown, disk := node.data[slot*stateSlot:][:stateNote], node.disk[slot*stateSlot:][:stateNote]
+			shown, disk := fs.Content(statePath)[slot*stateSlot:][:stateNote], fs.Stored(statePath)[slot*stateSlot:][:stateNote]
 			if !bytes.Equal(shown, disk) {
 				copy(disk, shown[:stateNote*3/4])
 				torn++
 			}
 		}
 		cuts := 0
-		fs.intercept(oneAtATime(func(c call) *fault {
-			if c.op != "write" || c.path != statePath || t.Failed() {
+		fs.Intercept(oneAtATime(func(c journaltest.Call) *journaltest.Fault {
+			if c.Op != journaltest.Write || c.Path != statePath || t.Failed() {
 				return nil
 			}
 			cuts++
-			after := fs.powerCut(rng)
-			state := bytes.Clone(after.content(statePath))
-			copy(state[c.off:], c.data[:stateNote*3/4])
-			after.setContent(statePath, state)
+			after := fs.PowerCut(rng)
+			state := bytes.Clone(after.Content(statePath))
+			copy(state[c.Off:], c.Data[:stateNote*3/4])
+			after.SetContent(statePath, state)
 			survives(t, after, memOptions(nil, journal.SyncAlways), h.entries, 1, rng)
 			return nil
 		}))
@@ -338,8 +339,8 @@ func TestForeignMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, _ := stoppedLog(t, journal.SyncOff, 31, false)
 		other, _ := stoppedLog(t, journal.SyncAlways, 50, false)
-		fs.content(fs.segments()[0])[segmentHeader+5] ^= 1 // the first record
-		fs.setContent(other.segments()[1], bytes.Clone(other.content(other.segments()[1])))
+		fs.Content(fs.Paths(".seg")[0])[segmentHeader+5] ^= 1 // the first record
+		fs.SetContent(other.Paths(".seg")[1], bytes.Clone(other.Content(other.Paths(".seg")[1])))
 		_, _, _, err := collect(memOptions(fs, journal.SyncOff))
 		damage := (*journal.DamageError)(nil)
 		if !errors.As(err, &damage) || damage.LSN != 1 || damage.Durable != 0 {
@@ -350,15 +351,15 @@ func TestForeignMark(t *testing.T) {
 
 // cutWhileListed cuts the log when its reader has read the state and asks for the files.
 type cutWhileListed struct {
-	*memFS
+	*journaltest.Disk
 	lsn uint64
 }
 
 func (fs cutWhileListed) List(dir string) ([]string, error) {
-	if _, err := journal.Cut(dir, fs.memFS, fs.lsn); err != nil {
+	if _, err := journal.Cut(dir, fs.Disk, fs.lsn); err != nil {
 		return nil, err
 	}
-	return fs.memFS.List(dir)
+	return fs.Disk.List(dir)
 }
 
 // TestVerifyBesideCut: a log cut while it is read is not called damaged.
@@ -366,7 +367,7 @@ func TestVerifyBesideCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, _ := stoppedLog(t, journal.SyncOS, 50, true)
 		for _, lsn := range []uint64{45, 33, 1} {
-			_, err := journal.Verify("/log", cutWhileListed{fs.killed(nil, 0), lsn}, nil)
+			_, err := journal.Verify("/log", cutWhileListed{fs.Killed(nil, 0), lsn}, nil)
 			if err == nil || errors.Is(err, journal.ErrDamaged) || !strings.Contains(err.Error(), "read it again") {
 				t.Errorf("cut from LSN %d: %v", lsn, err)
 			}

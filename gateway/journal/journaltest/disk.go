@@ -1,4 +1,4 @@
-package journal_test
+package journaltest
 
 import (
 	"fmt"
@@ -19,36 +19,53 @@ const (
 	sectorBytes = 512
 )
 
-// memFS is a file system in memory that keeps apart what the kernel shows and
-// what the disk holds, so that both a dying process and a power cut can be
-// played. It can fail any call.
-type memFS struct {
+// Op is a kind of call that may change something.
+type Op string
+
+// The calls that Intercept sees. Reading is not among them.
+const (
+	Create   Op = "create"
+	Rename   Op = "rename"
+	Remove   Op = "remove"
+	SyncDir  Op = "syncdir"
+	Write    Op = "write"
+	Allocate Op = "allocate"
+	Sync     Op = "sync"
+	Truncate Op = "truncate"
+	Close    Op = "close"
+)
+
+// Call is a call of the file system, before it is done.
+type Call struct {
+	N    int // how many there were with it, from 1
+	Op   Op
+	Path string // the old one of a rename
+	Data []byte // of a write; valid during the call
+	Off  int64  // of a write
+}
+
+// Fault is what a call does instead of its work.
+type Fault struct {
+	Err  error
+	Kept int // bytes that a write has taken before the error
+}
+
+// Disk is a file system in memory, a journal.FS, that keeps apart what the kernel shows
+// and what the disk holds, so that both the death of a process and a power cut can be
+// played, and that can fail any call. Its zero value is not usable. Safe for concurrent
+// use.
+//
+// A sync that fails drops what it should have written and calls it clean, as Linux does:
+// the kernel shows it from then on, and the disk never gets it.
+type Disk struct {
 	mu     sync.Mutex
 	names  map[string]*inode // as the kernel shows them
 	stable map[string]*inode // as the disk has them
-	moves  []move            // names changed since the last SyncDir
+	moves  []move            // names changed since their folder was synced
 	locked map[string]bool
-	space  int64 // bytes that may still be allocated
+	space  int64 // bytes that may still be allocated, or written behind the end of a file
 	calls  int
-
-	// before, when set, is called ahead of every call that may change something,
-	// without the mutex. A fault it returns happens instead of the call.
-	before func(call) *fault
-}
-
-type call struct {
-	n    int // from 1
-	op   string
-	path string
-	data []byte // of a write
-	off  int64
-}
-
-// fault is what a call does instead. A write with kept > 0 has taken that many
-// bytes before the error.
-type fault struct {
-	err  error
-	kept int
+	before func(Call) *Fault
 }
 
 type inode struct {
@@ -64,12 +81,17 @@ type move []struct {
 	node *inode
 }
 
-func newMemFS() *memFS {
-	return &memFS{names: map[string]*inode{}, stable: map[string]*inode{}, locked: map[string]bool{}, space: 1 << 40}
+// NewDisk returns an empty disk with a tebibyte of space.
+func NewDisk() *Disk {
+	return &Disk{names: map[string]*inode{}, stable: map[string]*inode{}, locked: map[string]bool{}, space: 1 << 40}
 }
 
-// intercept sets before and returns the one it replaces.
-func (fs *memFS) intercept(before func(call) *fault) func(call) *fault {
+// Intercept makes before be called ahead of every call that may change something, and
+// returns the one it replaces; nil calls nothing. A fault that it returns happens instead
+// of the call. It runs without a lock, on the goroutine of the call, and several may run
+// at once. It may use the disk, Killed and PowerCut above all: they show the moment
+// before the call.
+func (fs *Disk) Intercept(before func(Call) *Fault) func(Call) *Fault {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	old := fs.before
@@ -77,7 +99,21 @@ func (fs *memFS) intercept(before func(call) *fault) func(call) *fault {
 	return old
 }
 
-func (fs *memFS) enter(op, path string, data []byte, off int64) *fault {
+// SetSpace makes n the bytes by which files may still grow; below zero, none may.
+func (fs *Disk) SetSpace(n int64) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.space = n
+}
+
+// AddSpace frees n bytes, or takes them.
+func (fs *Disk) AddSpace(n int64) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.space += n
+}
+
+func (fs *Disk) enter(op Op, path string, data []byte, off int64) *Fault {
 	fs.mu.Lock()
 	fs.calls++
 	n, before := fs.calls, fs.before
@@ -85,10 +121,10 @@ func (fs *memFS) enter(op, path string, data []byte, off int64) *fault {
 	if before == nil {
 		return nil
 	}
-	return before(call{n, op, path, data, off})
+	return before(Call{n, op, path, data, off})
 }
 
-func (fs *memFS) rename(changes move) {
+func (fs *Disk) rename(changes move) {
 	for _, c := range changes {
 		if c.node == nil {
 			delete(fs.names, c.path)
@@ -111,21 +147,26 @@ func applyMoves(names map[string]*inode, moves []move) {
 	}
 }
 
-func (fs *memFS) MkdirAll(string) error { return nil }
+// MkdirAll implements journal.FS: folders are there already.
+func (fs *Disk) MkdirAll(string) error { return nil }
 
-func (fs *memFS) List(dir string) ([]string, error) {
+// List implements journal.FS.
+func (fs *Disk) List(dir string) ([]string, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	var names []string
 	for path := range fs.names {
-		names = append(names, filepath.Base(path))
+		if filepath.Dir(path) == filepath.Clean(dir) {
+			names = append(names, filepath.Base(path))
+		}
 	}
 	return names, nil
 }
 
-func (fs *memFS) Create(path string) (journal.File, error) {
-	if f := fs.enter("create", path, nil, 0); f != nil {
-		return nil, f.err
+// Create implements journal.FS.
+func (fs *Disk) Create(path string) (journal.File, error) {
+	if f := fs.enter(Create, path, nil, 0); f != nil {
+		return nil, f.Err
 	}
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -134,7 +175,8 @@ func (fs *memFS) Create(path string) (journal.File, error) {
 	return &memFile{fs, path, node}, nil
 }
 
-func (fs *memFS) Open(path string, write bool) (journal.File, error) {
+// Open implements journal.FS.
+func (fs *Disk) Open(path string, write bool) (journal.File, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	node := fs.names[path]
@@ -144,9 +186,10 @@ func (fs *memFS) Open(path string, write bool) (journal.File, error) {
 	return &memFile{fs, path, node}, nil
 }
 
-func (fs *memFS) Rename(oldpath, newpath string) error {
-	if f := fs.enter("rename", oldpath, nil, 0); f != nil {
-		return f.err
+// Rename implements journal.FS.
+func (fs *Disk) Rename(oldpath, newpath string) error {
+	if f := fs.enter(Rename, oldpath, nil, 0); f != nil {
+		return f.Err
 	}
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -161,9 +204,10 @@ func (fs *memFS) Rename(oldpath, newpath string) error {
 	return nil
 }
 
-func (fs *memFS) Remove(path string) error {
-	if f := fs.enter("remove", path, nil, 0); f != nil {
-		return f.err
+// Remove implements journal.FS.
+func (fs *Disk) Remove(path string) error {
+	if f := fs.enter(Remove, path, nil, 0); f != nil {
+		return f.Err
 	}
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -176,19 +220,27 @@ func (fs *memFS) Remove(path string) error {
 	return nil
 }
 
-func (fs *memFS) SyncDir(dir string) error {
-	if f := fs.enter("syncdir", dir, nil, 0); f != nil {
-		return f.err
+// SyncDir implements journal.FS.
+func (fs *Disk) SyncDir(dir string) error {
+	if f := fs.enter(SyncDir, dir, nil, 0); f != nil {
+		return f.Err
 	}
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	applyMoves(fs.stable, fs.moves)
-	fs.moves = nil
+	var others []move
+	for _, m := range fs.moves {
+		if filepath.Dir(m[0].path) == filepath.Clean(dir) {
+			applyMoves(fs.stable, []move{m})
+		} else {
+			others = append(others, m)
+		}
+	}
+	fs.moves = others
 	return nil
 }
 
 type memLock struct {
-	fs   *memFS
+	fs   *Disk
 	path string
 }
 
@@ -199,7 +251,8 @@ func (l memLock) Close() error {
 	return nil
 }
 
-func (fs *memFS) Lock(path string) (io.Closer, error) {
+// Lock implements journal.FS.
+func (fs *Disk) Lock(path string) (io.Closer, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.locked[path] {
@@ -210,7 +263,7 @@ func (fs *memFS) Lock(path string) (io.Closer, error) {
 }
 
 type memFile struct {
-	fs   *memFS
+	fs   *Disk
 	path string
 	node *inode
 }
@@ -230,11 +283,17 @@ func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 
 func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	kept, err := len(p), error(nil)
-	if fault := f.fs.enter("write", f.path, p, off); fault != nil {
-		kept, err = min(fault.kept, len(p)), fault.err
+	if fault := f.fs.enter(Write, f.path, p, off); fault != nil {
+		kept, err = min(fault.Kept, len(p)), fault.Err
 	}
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
+	if more := off + int64(kept) - int64(len(f.node.data)); more > 0 {
+		if more > f.fs.space {
+			return 0, fmt.Errorf("write %s: %w", f.path, syscall.ENOSPC)
+		}
+		f.fs.space -= more
+	}
 	f.node.write(p[:kept], off)
 	return kept, err
 }
@@ -255,8 +314,8 @@ func (n *inode) write(p []byte, off int64) {
 }
 
 func (f *memFile) Allocate(size int64) error {
-	if fault := f.fs.enter("allocate", f.path, nil, 0); fault != nil {
-		return fault.err
+	if fault := f.fs.enter(Allocate, f.path, nil, 0); fault != nil {
+		return fault.Err
 	}
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
@@ -270,13 +329,13 @@ func (f *memFile) Allocate(size int64) error {
 }
 
 func (f *memFile) Sync() error {
-	fault := f.fs.enter("sync", f.path, nil, 0)
+	fault := f.fs.enter(Sync, f.path, nil, 0)
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	if fault != nil {
 		// As Linux does it: the pages are dropped and count as clean from now on.
 		clear(f.node.dirty)
-		return fault.err
+		return fault.Err
 	}
 	f.node.disk = resize(f.node.disk, len(f.node.data))
 	f.node.dirtySize = false
@@ -288,8 +347,8 @@ func (f *memFile) Sync() error {
 }
 
 func (f *memFile) Truncate(size int64) error {
-	if fault := f.fs.enter("truncate", f.path, nil, 0); fault != nil {
-		return fault.err
+	if fault := f.fs.enter(Truncate, f.path, nil, 0); fault != nil {
+		return fault.Err
 	}
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
@@ -306,18 +365,19 @@ func (f *memFile) Size() (int64, error) {
 }
 
 func (f *memFile) Close() error {
-	if fault := f.fs.enter("close", f.path, nil, 0); fault != nil {
-		return fault.err
+	if fault := f.fs.enter(Close, f.path, nil, 0); fault != nil {
+		return fault.Err
 	}
 	return nil
 }
 
-// killed returns the file system a new process finds after this one has died:
-// everything the kernel shows, and of the write c, if given, the first kept bytes.
-func (fs *memFS) killed(c *call, kept int) *memFS {
+// Killed returns the file system that a new process finds after this one has died:
+// everything the kernel shows, and of the write c, if given, the first kept bytes. It
+// shares nothing with this one; its space is the one of NewDisk.
+func (fs *Disk) Killed(c *Call, kept int) *Disk {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	after := newMemFS()
+	after := NewDisk()
 	copies := map[*inode]*inode{nil: nil}
 	clone := func(node *inode) *inode {
 		if copies[node] == nil && node != nil {
@@ -328,8 +388,8 @@ func (fs *memFS) killed(c *call, kept int) *memFS {
 	}
 	for path, node := range fs.names {
 		after.names[path] = clone(node)
-		if c != nil && c.op == "write" && c.path == path {
-			after.names[path].write(c.data[:kept], c.off)
+		if c != nil && c.Op == Write && c.Path == path {
+			after.names[path].write(c.Data[:kept], c.Off)
 		}
 	}
 	for path, node := range fs.stable {
@@ -345,10 +405,11 @@ func (fs *memFS) killed(c *call, kept int) *memFS {
 	return after
 }
 
-// powerCut returns what is left when the power goes: what was synced, and of the
+// PowerCut returns what is left when the power goes: what was synced, and of the
 // rest any part. Pages land in any order, a page is torn at sectors, a sector at a
 // byte; of the names that were not synced any may be missing.
-func (fs *memFS) powerCut(rng *rand.Rand) *memFS {
+// The same rng gives the same cut.
+func (fs *Disk) PowerCut(rng *rand.Rand) *Disk {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	names := maps.Clone(fs.stable)
@@ -368,7 +429,7 @@ func (fs *memFS) powerCut(rng *rand.Rand) *memFS {
 			applyMoves(names, []move{m})
 		}
 	}
-	after := newMemFS()
+	after := NewDisk()
 	for _, path := range slices.Sorted(maps.Keys(names)) {
 		node := names[path]
 		size := len(node.disk)
@@ -413,13 +474,13 @@ func copyRange(dst, src []byte, from, to int) {
 	}
 }
 
-// segments returns the paths of the segments, in order.
-func (fs *memFS) segments() []string {
+// Paths returns the paths of all files, in order; with a suffix, of those that end so.
+func (fs *Disk) Paths(suffix string) []string {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	var paths []string
 	for path := range fs.names {
-		if strings.HasSuffix(path, ".seg") {
+		if strings.HasSuffix(path, suffix) {
 			paths = append(paths, path)
 		}
 	}
@@ -427,14 +488,24 @@ func (fs *memFS) segments() []string {
 	return paths
 }
 
-// content returns the bytes of path, which may be changed in place.
-func (fs *memFS) content(path string) []byte {
+// Content returns the bytes of path as the kernel shows them. They may be changed in
+// place, while nobody uses the disk: that is how a file rots.
+func (fs *Disk) Content(path string) []byte {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	return fs.names[path].data
 }
 
-func (fs *memFS) setContent(path string, data []byte) {
+// Stored returns the bytes of path as the disk has them, to be changed as those of
+// Content.
+func (fs *Disk) Stored(path string) []byte {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.names[path].disk
+}
+
+// SetContent makes data the content of path, on the disk too, creating it if need be.
+func (fs *Disk) SetContent(path string, data []byte) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.names[path] = &inode{data: data, disk: slices.Clone(data), dirty: map[int]bool{}}
