@@ -17,7 +17,8 @@ import (
 )
 
 // client is one connection. It has no goroutine of its own while calls are answered in time: the first of those that wait reads for all of them,
-// and hands the role on when its own answer has come, so that a caller alone writes, reads and returns without a switch to another goroutine.
+// and hands the role on when its own answer has come, so that a caller alone writes, reads and returns without a switch to another goroutine. One with a
+// stream of events has a goroutine that always reads, see events.
 //
 // Its lock is taken before the box's. Whoever holds the reader's role owns the in-buffer.
 type client struct {
@@ -32,6 +33,8 @@ type client struct {
 
 	mu       sync.Mutex
 	refusal  *transports.Fault // of calls that come from now on; nil while the connection takes some
+	ending   bool              // why says why the connection ends
+	why      *transports.Fault // nil: it was this side's wish
 	broken   bool              // nothing will be read any more
 	granted  uint32            // by the gateway, a serial number
 	used     uint32            // cost of everything sent, likewise
@@ -44,6 +47,7 @@ type client struct {
 	reading  bool      // somebody has the reader's role
 	answered bool      // the last read brought an answer
 	waiting  *exchange // who waits for somebody else's reading, the latest first
+	events   *events   // nil for a connection without a stream
 
 	in   []byte // in[r:w] is read and not handled
 	r, w int
@@ -103,6 +107,10 @@ func (e *exchange) signal() {
 // they fit: who keeps a tag beyond the next call with the same Response copies it.
 func (c *client) Do(ctx context.Context, call *transports.Call) error {
 	call.CreditWait, call.FirstWrite = 0, time.Time{}
+	if call.Operation.OfSession() {
+		proto.Reset(call.Response)
+		return transports.Refuse(pb.Reason_REASON_MALFORMED, "%v is no call: Transport.Trade and Transport.Executions open streams, Trader.Logout ends one", call.Operation)
+	}
 	if err := c.do(ctx, call); err != nil {
 		proto.Reset(call.Response)
 		return err
@@ -280,7 +288,25 @@ func (c *client) send(ctx context.Context, e *exchange, order *pb.SubmitOrderReq
 	c.inFlight[e.id] = e
 	c.next++
 	c.used += e.cost
+	if e.call.Operation == transports.Logout {
+		c.refuseFrom(overBefore(pb.Reason_REASON_CONNECTION_LOST, nil, "the session is logged out; nothing was sent"))
+		c.refuseQueue()
+	}
 	return nil
+}
+
+// refuseFrom makes fault the answer to every call from now on, unless there is one already.
+func (c *client) refuseFrom(fault *transports.Fault) {
+	if c.refusal == nil {
+		c.refusal = fault
+	}
+}
+
+// because remembers why the connection ends, nil where this side wished it. The first reason stays.
+func (c *client) because(why *transports.Fault) {
+	if !c.ending {
+		c.ending, c.why = true, why
+	}
 }
 
 // relative is a context's deadline in microseconds from now, rounded up; 0 = none, or further away than 32 bits say (71 minutes).
@@ -298,7 +324,10 @@ func relative(ctx context.Context, now time.Time) uint32 {
 
 // Close implements transports.Client.
 func (c *client) Close() error {
-	c.fail(transports.Refuse(pb.Reason_REASON_CONNECTION_LOST, "this client is closed"))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.because(nil)
+	c.failLocked(transports.Refuse(pb.Reason_REASON_CONNECTION_LOST, "this client is closed"))
 	return nil
 }
 
@@ -314,10 +343,8 @@ func (c *client) failLocked(why *transports.Fault) {
 		return
 	}
 	c.broken = true
-	if c.refusal == nil {
-		c.refusal = overBefore(why.Reason, why.Err, why.Message)
-		c.refusal.RetryAfter = why.RetryAfter
-	}
+	c.because(why)
+	c.refuseFrom(refusalOf(why))
 	c.timer.Stop()
 	c.box.Die(outbox.ErrClosed)
 	_ = c.socket.Close() // may be open still, see StayOpen; there is nothing left to lose on it
@@ -336,6 +363,13 @@ func (c *client) failLocked(why *transports.Fault) {
 		e.finish(&f)
 	}
 	c.refuseQueue()
+}
+
+// refusalOf is what calls hear that come when the connection has ended.
+func refusalOf(why *transports.Fault) *transports.Fault {
+	refusal := overBefore(why.Reason, why.Err, why.Message)
+	refusal.RetryAfter = why.RetryAfter
+	return refusal
 }
 
 // refuseQueue ends every call that waits for credit.

@@ -205,6 +205,10 @@ func (c *client) check(h wire.Header) *transports.Fault {
 			limit = e.limit
 		}
 	case wire.Credit, wire.Reclaim, wire.Pong, wire.GoAway, wire.Error:
+	case wire.Event:
+		if c.events == nil || !c.events.begun {
+			return c.violation("it sends an event that nobody asked for")
+		}
 	default:
 		if h.Type < wire.Ignorable {
 			return c.violation("a gateway may not send %v", h.Type)
@@ -233,15 +237,20 @@ func (c *client) frame(h wire.Header, payload []byte, self *exchange) *transport
 			} else {
 				e.fault = decodeAnswer(e.call, payload)
 			}
+			if c.events != nil && e.fault == nil {
+				c.turn(e)
+			}
 			if e != self {
 				e.signal()
 			}
 		}
-		if c.refusal != nil && len(c.inFlight) == 0 {
+		if c.refusal != nil && len(c.inFlight) == 0 && (c.events == nil || !c.events.loggedOut) {
 			c.failLocked(c.refusal) // the last answer after GOAWAY
 		}
 	case wire.Credit, wire.Pong:
 		c.grant(h.Credit)
+	case wire.Event:
+		return c.event(h, payload)
 	case wire.GoAway:
 		c.goneAway(h, decodeFault(payload))
 	case wire.Error:
@@ -279,10 +288,8 @@ func decodeAnswer(call *transports.Call, payload []byte) *transports.Fault {
 
 // goneAway ends every call that the gateway will not process, and closes when the others have their answers.
 func (c *client) goneAway(h wire.Header, why *transports.Fault) {
-	if c.refusal == nil {
-		c.refusal = overBefore(why.Reason, why.Err, why.Message)
-		c.refusal.RetryAfter = why.RetryAfter
-	}
+	c.because(why)
+	c.refuseFrom(refusalOf(why))
 	for id, e := range c.inFlight {
 		if !wire.After(id, h.Correlation) {
 			continue
@@ -310,5 +317,6 @@ func (c *client) ended(why *transports.Fault) {
 			e.finish(why)
 		}
 	}
+	c.because(why)
 	c.failLocked(transports.InDoubt(pb.Reason_REASON_CONNECTION_LOST, why, "%s closed the connection", c.remote))
 }

@@ -27,13 +27,14 @@ const (
 	maxControl = wire.MaxHandshake
 )
 
-// conn is one connection of the server. Everything but the box, ended and the socket belongs to its reader goroutine.
+// conn is one connection of the server. Everything but the box, ended, over and the socket belongs to its reader goroutine.
 type conn struct {
 	server *server
 	socket net.Conn // as accepted
 	nc     net.Conn // what frames are read from: the socket, or TLS on it
 	log    *slog.Logger
-	ended  atomic.Bool // the reader has to stop: the journal failed
+	ended  atomic.Bool                      // the reader has to stop: the journal failed
+	over   atomic.Pointer[transports.Fault] // the reader has to stop: the gateway ended the session, or its events
 
 	// Set by the handshake.
 	session    transports.Session
@@ -57,8 +58,12 @@ type conn struct {
 	last uint32 // correlation id of the last request accepted
 	used uint32 // credit spent, a serial number like granted
 
+	stream   *stream // the connection's subscription, nil while it has none
+	lastWord []byte  // the frame that tells the peer why, when a request has ended the connection
+
 	// The batch.
 	exchange transports.Exchange
+	deadline requestContext
 	request  pb.SubmitOrderRequest
 	response pb.SubmitOrderResponse
 	answers  int // answers appended and not committed
@@ -77,7 +82,9 @@ func (c *conn) kick() { _ = c.socket.SetReadDeadline(aLongTimeAgo) }
 func (c *conn) kill() { _ = c.socket.Close() }
 
 // stopping reports whether the reader must not take another request.
-func (c *conn) stopping() bool { return c.ended.Load() || c.server.draining.Load() }
+func (c *conn) stopping() bool {
+	return c.ended.Load() || c.over.Load() != nil || c.server.draining.Load()
+}
 
 // run is the connection's goroutine.
 func (c *conn) run() {
@@ -149,10 +156,14 @@ func (c *conn) handshake() error {
 	_ = c.socket.SetDeadline(time.Time{})
 	c.raw = outbox.Raw(c.nc)
 	c.box = outbox.New(outbox.Config{
-		Pool: &c.server.pool, Conn: c.nc, Raw: c.raw, Limit: 2 * c.server.largestAnswer, WriteTimeout: c.server.limits.WriteTimeout,
-		Granted: c.used + c.server.floor,
+		Pool: &c.server.pool, Conn: c.nc, Raw: c.raw, Limit: 2 * c.server.largestAnswer, EventRoom: eventRoom,
+		WriteTimeout: c.server.limits.WriteTimeout, Granted: c.used + c.server.floor,
 		OnDeath: func(reason error) {
-			if !errors.Is(reason, outbox.ErrClosed) {
+			switch {
+			case errors.Is(reason, outbox.ErrClosed):
+			case errors.Is(reason, outbox.ErrSlowReader):
+				c.log.Warn("tcp: connection closed", "reason", fmt.Sprintf("%v: %v", pb.Reason_REASON_SLOW_READER, reason))
+			default:
 				c.log.Warn("tcp: connection closed", "reason", reason)
 			}
 		},
@@ -234,6 +245,8 @@ func (c *conn) why(err error) []byte {
 	switch {
 	case c.ended.Load() || c.box.Err() != nil:
 		return nil // Release has said it, or nothing can be said
+	case c.over.Load() != nil:
+		return c.farewell(c.over.Load(), 0)
 	case errors.Is(err, errStopped):
 		return c.goAway(transports.Refuse(pb.Reason_REASON_DRAINING, "the gateway is stopping; connect again later"))
 	case errors.Is(err, os.ErrDeadlineExceeded) && partial > 0:
@@ -268,6 +281,7 @@ func (c *conn) goAway(fault *transports.Fault) []byte {
 // finish sends the last frame behind the answers, waits until everything has left, and lets the peer read it.
 func (c *conn) finish(last []byte) {
 	c.commit()
+	c.endStream()
 	if last != nil {
 		if room := c.box.Begin(len(last)); room != nil {
 			c.box.EndControl(copy(room, last))
@@ -414,7 +428,7 @@ func (c *conn) process() (last []byte, ok bool) {
 		c.r += size
 		c.lastFrame, c.partialSince = c.exchange.ReceivedNs, c.exchange.ReceivedNs
 		if !c.frame(h, have[wire.HeaderSize:size:size]) {
-			return nil, false
+			return c.lastWord, false
 		}
 		if c.bytes >= batchSize {
 			c.commit()

@@ -19,8 +19,18 @@ import (
 	"tailgate/transports/tcp/internal/wire"
 )
 
-// dial opens a connection and shakes hands. The error says who answered what; it wraps the gateway's *transports.Fault where it refused.
+// dial opens a connection and shakes hands.
 func dial(ctx context.Context, config transports.DialConfig) (transports.Client, error) {
+	c, err := connect(ctx, config, nil)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// connect opens a connection and shakes hands, with a reading goroutine where there are events to come. The error says who answered what; it wraps the
+// gateway's *transports.Fault where it refused.
+func connect(ctx context.Context, config transports.DialConfig, events *events) (*client, error) {
 	if _, err := choose("encoding", config.Encoding, []string{"protobuf"}); err != nil {
 		return nil, err
 	}
@@ -43,7 +53,7 @@ func dial(ctx context.Context, config transports.DialConfig) (transports.Client,
 	}
 	// The deadline ends every read and write of the handshake when the context does.
 	stop := context.AfterFunc(ctx, func() { _ = socket.SetDeadline(aLongTimeAgo) })
-	c, err := shake(ctx, socket, config, limits, flow)
+	c, err := shake(ctx, socket, config, limits, flow, events)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -61,7 +71,7 @@ func dial(ctx context.Context, config transports.DialConfig) (transports.Client,
 }
 
 // shake is the client's half of the handshake.
-func shake(ctx context.Context, socket net.Conn, config transports.DialConfig, limits transports.Limits, flow string) (*client, error) {
+func shake(ctx context.Context, socket net.Conn, config transports.DialConfig, limits transports.Limits, flow string, events *events) (*client, error) {
 	nc := socket
 	if config.TLS != nil {
 		secure := withALPN(config.TLS)
@@ -97,7 +107,7 @@ func shake(ctx context.Context, socket net.Conn, config transports.DialConfig, l
 	c := &client{
 		socket: socket, nc: nc, remote: config.Address, ack: ack, credit: flow == flowCredit,
 		granted: h.Credit, used: h.Aux, next: firstCounter, lastUse: time.Now(),
-		inFlight: make(map[uint32]*exchange), in: make([]byte, readSize),
+		inFlight: make(map[uint32]*exchange), in: make([]byte, readSize), events: events, reading: events != nil,
 	}
 	c.interrupt = func() { _ = c.socket.SetReadDeadline(aLongTimeAgo) }
 	c.box = outbox.New(outbox.Config{
@@ -107,6 +117,9 @@ func shake(ctx context.Context, socket net.Conn, config transports.DialConfig, l
 	c.mu.Lock() // it may fire before it is assigned
 	c.timer = time.AfterFunc(c.tick(), c.look)
 	c.mu.Unlock()
+	if events != nil {
+		go c.pump()
+	}
 	return c, nil
 }
 

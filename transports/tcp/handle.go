@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -84,14 +83,17 @@ func (c *conn) granted() uint32 {
 	return c.used + c.server.floor
 }
 
-// take answers one request. It returns false when the connection takes no more answers.
+// take answers one request. It returns false when the connection has to end.
 func (c *conn) take(h wire.Header, payload []byte) bool {
 	op := transports.Operation(h.Code)
 	c.last = h.Correlation
 	c.used += c.server.model.Cost(op, h.Length)
 	fault := c.prepare(h, op, payload)
+	if fault == nil && op.OfSession() {
+		return c.step(h)
+	}
 	if fault == nil {
-		fault = c.handle()
+		fault = c.handle(h)
 	}
 	if fault == nil {
 		var open bool
@@ -133,14 +135,14 @@ func (c *conn) prepare(h wire.Header, op transports.Operation, payload []byte) *
 }
 
 // handle calls the session. A panic costs the request and not the process.
-func (c *conn) handle() (fault *transports.Fault) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.log.Error("tcp: panic while handling a request", "operation", c.exchange.Operation.String(), "panic", p, "stack", string(debug.Stack()))
-			fault = transports.AsFault(fmt.Errorf("panic: %v", p))
-		}
-	}()
-	if err := c.session.Handle(c.server.ctx, &c.exchange); err != nil {
+func (c *conn) handle(h wire.Header) (fault *transports.Fault) {
+	ctx := c.server.ctx
+	if h.Aux != 0 {
+		ctx = c.deadline.begin(ctx, c.exchange.ReceivedNs+int64(h.Aux)*int64(time.Microsecond))
+		defer c.deadline.end()
+	}
+	defer c.caught(c.exchange.Operation.String(), &fault)
+	if err := c.session.Handle(ctx, &c.exchange); err != nil {
 		return transports.AsFault(err)
 	}
 	return nil
@@ -237,7 +239,7 @@ func (c *conn) unencodable(err error) *transports.Fault {
 	return transports.InDoubt(pb.Reason_REASON_INTERNAL, err, "the answer cannot be encoded; the request may have been entered")
 }
 
-// reject appends the REJECT. It returns false when the box takes nothing more.
+// reject appends the REJECT. It returns false when the connection has to end: the fault is final, or the box takes nothing more.
 func (c *conn) reject(fault *transports.Fault, correlation uint32) bool {
 	frame := faultFrame(wire.Reject, fault, correlation, c.granted())
 	room := c.box.Begin(len(frame))
@@ -247,7 +249,10 @@ func (c *conn) reject(fault *transports.Fault, correlation uint32) bool {
 	c.box.EndControl(copy(room, frame))
 	c.bytes += len(frame)
 	c.control = true
-	return true
+	if fault.Final {
+		c.lastWord = c.farewell(fault, correlation)
+	}
+	return !fault.Final
 }
 
 // faultFrame is a frame of type t that carries a fault.

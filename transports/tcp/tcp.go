@@ -3,7 +3,8 @@
 //
 // proto/SPEC.md is the protocol to the byte, README.md says how to choose. On the server one goroutine a connection reads a batch of frames, takes every
 // request through the session, appends the answers to the connection's out-buffer and commits; nothing is handed to another goroutine and nothing is
-// allocated for an order. The client's callers read for themselves: whoever waits first reads for all.
+// allocated for an order; the events of a session or a drop copy have a goroutine beside it, which waits for their reader. The client's callers read for
+// themselves: whoever waits first reads for all; one with a stream of events has a goroutine that always reads.
 //
 // The package knows sockets, frames, deadlines and credit. It must never know what an order means, a book, a config file or when the process
 // ends.
@@ -46,7 +47,7 @@ func Transport() transports.Transport {
 	return transports.Transport{
 		Name: "tcp", Port: 7001, PerClient: true,
 		Encodings: []string{"protobuf"}, Flows: []string{flowCredit, flowNone}, Engines: []string{engineNet},
-		Listen: listen, Dial: dial,
+		Listen: listen, Dial: dial, Trade: trade, Executions: executions,
 	}
 }
 

@@ -6,6 +6,9 @@
 // goroutine that exists only while the socket is full (always where there is no raw socket: under TLS). At most one goroutine writes at a time, and it
 // does so outside the lock, so that neither who appends nor who releases waits for a system call of another.
 //
+// Events are frames that nobody asked for one by one, so no credit bounds them: a box counts their bytes apart, and whoever appends them waits for room of
+// their own. What is said below of too much that waits is about everything else, as if there were none.
+//
 // The package knows frames as far as it must: it sets the stamp of a RESPONSE when it is released, and remembers the credit of the last frame
 // that the kernel has taken whole. It must never know sessions, operations or what an order means.
 package outbox
@@ -43,7 +46,8 @@ type Box struct {
 	conn         net.Conn        // what carries the bytes
 	socket       net.Conn        // the connection below, whose Close never waits
 	raw          syscall.RawConn // nil: the writer goroutine writes, blocking
-	limit        uint64          // most bytes released and not flushed
+	limit        uint64          // most bytes released and not flushed, events apart
+	eventRoom    uint64          // most bytes of events appended and not flushed
 	writeTimeout time.Duration
 	onDeath      func(error) // called once, without the lock, on the goroutine that found out
 	stayOpen     bool
@@ -57,12 +61,14 @@ type Box struct {
 	appended    uint64
 	released    uint64
 	flushed     uint64
-	outstanding int  // marks taken and not released
-	dirty       bool // answers appended since the last mark
-	flushing    bool // somebody has the writer's role
-	writing     bool // and is in a system call, outside the lock
-	finishing   bool // takes nothing more; done when all is flushed
-	aborted     bool // finishing, and marks mean nothing any more
+	events      uint64 // bytes of EVENT frames appended and not wholly flushed
+	eventsEnded bool   // no more of them
+	outstanding int    // marks taken and not released
+	dirty       bool   // answers appended since the last mark
+	flushing    bool   // somebody has the writer's role
+	writing     bool   // and is in a system call, outside the lock
+	finishing   bool   // takes nothing more; done when all is flushed
+	aborted     bool   // finishing, and marks mean nothing any more
 	dead        error
 	done        chan struct{} // closed when finished or dead
 	doneClosed  bool
@@ -77,12 +83,13 @@ type Box struct {
 	writeMore func(fd uintptr) bool
 }
 
-// Config is what a box needs. All fields but Raw, OnDeath and StayOpen are required.
+// Config is what a box needs. All fields but EventRoom, Raw, OnDeath and StayOpen are required.
 type Config struct {
 	Pool         *Pool
 	Conn         net.Conn
 	Raw          syscall.RawConn // for writes that do not block, see [Raw]; nil = a goroutine writes, blocking
-	Limit        uint64          // most bytes released and not taken by the kernel; beyond it the peer is a slow reader
+	Limit        uint64          // most bytes released and not taken by the kernel, events apart; beyond it the peer is a slow reader
+	EventRoom    uint64          // most bytes of events appended and not taken by the kernel, or one event; see [Box.Event]
 	WriteTimeout time.Duration   // without any byte taken while some are due
 	Granted      uint32          // credit announced so far
 	OnDeath      func(error)     // why the connection was given up; may be called on any goroutine
@@ -94,7 +101,7 @@ type Config struct {
 // New returns an empty box. Without a raw socket it starts the writer goroutine, which ends when the box is finished or dead.
 func New(config Config) *Box {
 	b := &Box{
-		pool: config.Pool, conn: config.Conn, socket: config.Conn, raw: config.Raw, limit: config.Limit,
+		pool: config.Pool, conn: config.Conn, socket: config.Conn, raw: config.Raw, limit: config.Limit, eventRoom: config.EventRoom,
 		writeTimeout: config.WriteTimeout, onDeath: config.OnDeath, stayOpen: config.StayOpen, done: make(chan struct{}),
 	}
 	if below, ok := config.Conn.(interface{ NetConn() net.Conn }); ok {
@@ -210,7 +217,9 @@ func (b *Box) Mark() uint64 {
 // Release lets the answers up to mark go, stamped with now (nanoseconds), and writes what the socket takes at once. It never waits for the peer.
 func (b *Box) Release(mark uint64, now int64) {
 	b.mu.Lock()
-	b.outstanding--
+	if b.outstanding--; b.outstanding == 0 {
+		b.changed.Broadcast()
+	}
 	if b.dead == nil && !b.aborted {
 		b.release(mark, uint64(now))
 		b.releaseControl()
@@ -275,9 +284,9 @@ func (b *Box) flush() {
 			break
 		}
 	}
-	if b.released-b.flushed > b.limit {
+	if b.flooded() {
 		b.flushing = false
-		b.die(fmt.Errorf("%w: %d bytes wait, at most %d may", ErrSlowReader, b.released-b.flushed, b.limit))
+		b.drown()
 		return
 	}
 	go b.writeRest() // it has flushing now
@@ -286,8 +295,8 @@ func (b *Box) flush() {
 
 // settle looks at what a change of state means, and unlocks.
 func (b *Box) settle() {
-	if b.dead == nil && b.released-b.flushed > b.limit {
-		b.die(fmt.Errorf("%w: %d bytes wait, at most %d may", ErrSlowReader, b.released-b.flushed, b.limit))
+	if b.dead == nil && b.flooded() {
+		b.drown()
 		return
 	}
 	if b.finishing && b.flushed == b.appended && !b.flushing {
@@ -349,6 +358,8 @@ func (b *Box) advance(n int) {
 			switch h.Type {
 			case wire.Response, wire.Reject, wire.Pong, wire.Credit:
 				b.granted.Store(h.Credit)
+			case wire.Event:
+				b.events -= wire.HeaderSize + uint64(h.Length)
 			default: // carries none
 			}
 		}
@@ -477,15 +488,6 @@ func (b *Box) writeBlocking() {
 			b.die(fmt.Errorf("write: %w", err))
 			return
 		}
-	}
-}
-
-// WaitBelow waits until less than n bytes are appended and not flushed, or the box takes nothing more.
-func (b *Box) WaitBelow(n uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for b.appended-b.flushed >= n && b.dead == nil && !b.finishing {
-		b.changed.Wait()
 	}
 }
 

@@ -28,6 +28,7 @@ const (
 	Pong                     // server: answer to it
 	GoAway                   // server: takes nothing new
 	Error                    // either side: last frame before it closes
+	Event                    // server: a numbered event of an account
 )
 
 // Ignorable is the first of the types that a receiver skips when it does not know them; an unknown type below it is fatal.
@@ -35,7 +36,7 @@ const Ignorable Type = 0x80
 
 var typeNames = [...]string{
 	Hello: "HELLO", HelloAck: "HELLO_ACK", Request: "REQUEST", Response: "RESPONSE", Reject: "REJECT", Credit: "CREDIT",
-	Demand: "DEMAND", Reclaim: "RECLAIM", Ping: "PING", Pong: "PONG", GoAway: "GOAWAY", Error: "ERROR",
+	Demand: "DEMAND", Reclaim: "RECLAIM", Ping: "PING", Pong: "PONG", GoAway: "GOAWAY", Error: "ERROR", Event: "EVENT",
 }
 
 // String is the name in SPEC.md, or the number of a type that has none.

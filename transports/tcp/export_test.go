@@ -1,0 +1,35 @@
+package tcp
+
+import (
+	"net"
+
+	"tailgate/transports"
+)
+
+// ShrinkWriteBuffers gives the sockets of a server's open connections a send buffer of so many bytes, or of the least that the system has, so that a peer
+// that does not read is felt soon.
+func ShrinkWriteBuffers(of transports.Server, bytes int) error {
+	s := of.(*server)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		if err := c.socket.(*net.TCPConn).SetWriteBuffer(bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unflushed is how many bytes wait in the out-buffers of a server's open connections, which have shaken hands.
+func Unflushed(of transports.Server) (bytes uint64) {
+	s := of.(*server)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		bytes += c.box.Unflushed()
+	}
+	return bytes
+}
+
+// EventRoom is the bound on the events that wait in one out-buffer, in bytes.
+const EventRoom = eventRoom
