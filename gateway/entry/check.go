@@ -19,6 +19,11 @@ const (
 	maxDepth     = 5000
 	depth        = 10 // when depth is 0
 	maxTag       = 1 << 20
+
+	maxTimeoutMs   = 3_600_000
+	maxGraceMs     = 60_000
+	maxText        = 256
+	maxAccountName = 32
 )
 
 // The contract's numbers are the engine's: a conversion is enough. Each line fails to compile when they differ.
@@ -30,14 +35,13 @@ var (
 	_ = [1]struct{}{}[pb.TimeInForce_TIME_IN_FORCE_DAY-pb.TimeInForce(matching.Day)]
 	_ = [1]struct{}{}[pb.TimeInForce_TIME_IN_FORCE_GTC-pb.TimeInForce(matching.GoodTillCancel)]
 	_ = [1]struct{}{}[pb.TimeInForce_TIME_IN_FORCE_IOC-pb.TimeInForce(matching.ImmediateOrCancel)]
+	_ = [1]struct{}{}[pb.TimeInForce_TIME_IN_FORCE_FOK-pb.TimeInForce(matching.FillOrKill)]
+	_ = [1]struct{}{}[pb.SelfTradePrevention_SELF_TRADE_PREVENTION_NONE-pb.SelfTradePrevention(matching.AllowSelfTrade)]
+	_ = [1]struct{}{}[pb.SelfTradePrevention_SELF_TRADE_PREVENTION_CANCEL_TAKER-pb.SelfTradePrevention(matching.CancelTaker)]
+	_ = [1]struct{}{}[pb.SelfTradePrevention_SELF_TRADE_PREVENTION_CANCEL_MAKER-pb.SelfTradePrevention(matching.CancelMaker)]
+	_ = [1]struct{}{}[pb.SelfTradePrevention_SELF_TRADE_PREVENTION_CANCEL_BOTH-pb.SelfTradePrevention(matching.CancelBoth)]
+	_ = [1]struct{}{}[pb.SelfTradePrevention_SELF_TRADE_PREVENTION_DECREMENT-pb.SelfTradePrevention(matching.Decrement)]
 )
-
-// unimplemented refuses what the contract has and this version does not offer: a field, or a whole operation.
-func unimplemented(field, what string) error {
-	f := transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "%s is part of the contract and not offered by this version", what)
-	f.Field = field
-	return f
-}
 
 // checkSubmit holds a new order to the contract and fills the command from it.
 func checkSubmit(r *pb.SubmitOrderRequest, c *orders.Command) error {
@@ -88,7 +92,10 @@ func checkSubmit(r *pb.SubmitOrderRequest, c *orders.Command) error {
 	if len(r.GetClientTag()) > maxTag {
 		return transports.Malformed("client_tag", "has %d bytes, at most %d are allowed", len(r.GetClientTag()), maxTag)
 	}
-	return checkOffered(r)
+	c.PostOnly = r.GetPostOnly()
+	c.DisplayQuantity, c.MinimumQuantity = r.GetDisplayQuantity(), r.GetMinimumQuantity()
+	c.SelfTradePrevention = matching.SelfTradePrevention(r.GetSelfTradePrevention())
+	return nil
 }
 
 func checkTimeInForce(r *pb.SubmitOrderRequest, c *orders.Command) error {
@@ -108,20 +115,23 @@ func checkTimeInForce(r *pb.SubmitOrderRequest, c *orders.Command) error {
 	return nil
 }
 
-// checkOffered refuses, by name, what the contract has and this version does not.
-func checkOffered(r *pb.SubmitOrderRequest) error {
-	switch {
-	case r.GetTimeInForce() == pb.TimeInForce_TIME_IN_FORCE_FOK:
-		return unimplemented("time_in_force", "TIME_IN_FORCE_FOK")
-	case r.GetPostOnly():
-		return unimplemented("post_only", "post_only")
-	case r.GetDisplayQuantity() != 0:
-		return unimplemented("display_quantity", "display_quantity")
-	case r.GetMinimumQuantity() != 0:
-		return unimplemented("minimum_quantity", "minimum_quantity")
-	case r.GetSelfTradePrevention() > pb.SelfTradePrevention_SELF_TRADE_PREVENTION_NONE:
-		return unimplemented("self_trade_prevention", r.GetSelfTradePrevention().String())
+// checkMassCancel holds a mass cancel to the contract and fills the command from it.
+func checkMassCancel(r *pb.MassCancelRequest, c *orders.Command) error {
+	var ok bool
+	if r.GetRequestId() != "" {
+		if c.RequestID, ok = orders.ParseID(r.GetRequestId()); !ok {
+			return badID("request_id", 0)
+		}
 	}
+	if r.GetSymbol() != "" {
+		if c.Symbol, ok = orders.ParseSymbol(r.GetSymbol()); !ok {
+			return badSymbol()
+		}
+	}
+	if !inEnum(r.GetSide(), pb.Side_SIDE_SELL) {
+		return transports.Malformed("side", "no such value: %d", r.GetSide())
+	}
+	c.Side = matching.Side(r.GetSide())
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -33,17 +34,21 @@ func (l *memoryLog) Append(int64, []byte) (uint64, error) {
 func (l *memoryLog) Commit(r transports.Releaser, mark uint64) { r.Release(mark, nil) }
 func (l *memoryLog) Committed() uint64                         { return l.records.Load() }
 func (l *memoryLog) Err() error                                { return nil }
+func (l *memoryLog) Term() uint64                              { return 1 }
+func (l *memoryLog) AppendBatch(int64, [][]byte) (uint64, error) {
+	return 0, errors.New("not needed")
+}
+func (l *memoryLog) Snapshot(uint64, func(io.Writer) error) error { return errors.New("not needed") }
 
 // newGateway returns a gateway with the instrument ACME and the accounts demo and alpha (key "alpha-key").
 func newGateway(t testing.TB, keys bool, ids int) (*Gateway, *memoryLog) {
 	t.Helper()
-	state, err := orders.New(orders.Options{MaxIDs: ids, ReserveIDs: ids})
+	replica, err := sequencer.NewReplica(orders.Options{MaxIDs: ids, ReserveIDs: ids})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := sequencer.New(state)
 	log := &memoryLog{}
-	s.Start(log)
+	s := sequencer.New(replica, log)
 	acme, _ := orders.ParseSymbol("ACME")
 	for _, c := range []orders.Command{
 		{Kind: orders.DefineInstrument, Instrument: &orders.Instrument{
@@ -57,11 +62,11 @@ func newGateway(t testing.TB, keys bool, ids int) (*Gateway, *memoryLog) {
 			t.Fatal(err)
 		}
 	}
-	var byHash map[KeyHash]uint32
+	var byHash map[KeyHash]Key
 	if keys {
-		byHash = map[KeyHash]uint32{HashKey("alpha-key"): 1}
+		byHash = map[KeyHash]Key{HashKey("alpha-key"): {Name: "alpha", Role: Trade, Account: 1}}
 	}
-	g, err := New(s, byHash, false)
+	g, err := New(s, Config{Keys: byHash})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +112,7 @@ func TestWhoIsLetIn(t *testing.T) {
 
 func TestAnybodyIsLetInWhereThatIsSaid(t *testing.T) {
 	g, _ := newGateway(t, false, 10)
-	g, err := New(g.sequencer, nil, true)
+	g, err := New(g.sequencer, Config{Anybody: true})
 	if err != nil {
 		t.Fatal(err)
 	}

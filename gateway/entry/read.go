@@ -12,13 +12,39 @@ import (
 
 // Reads copy what they need under the writer's lock and build messages outside of it.
 
+// read handles the reads.
+func (s *session) read(x *transports.Exchange) error {
+	switch request := x.Request.(type) {
+	case *pb.GetOrderRequest:
+		if response, ok := x.Response.(*pb.GetOrderResponse); ok {
+			return s.getOrder(request, response)
+		}
+	case *pb.ListOrdersRequest:
+		if response, ok := x.Response.(*pb.ListOrdersResponse); ok {
+			return s.listOrders(request, response)
+		}
+	case *pb.GetBookRequest:
+		if response, ok := x.Response.(*pb.GetBookResponse); ok {
+			return s.getBook(request, response)
+		}
+	case *pb.ListInstrumentsRequest:
+		if response, ok := x.Response.(*pb.ListInstrumentsResponse); ok {
+			return s.listInstruments(response)
+		}
+	}
+	return mismatch(x)
+}
+
 func (s *session) getOrder(request *pb.GetOrderRequest, response *pb.GetOrderResponse) error {
+	if err := s.trades(reading); err != nil {
+		return err
+	}
 	id, ok := orders.ParseID(request.GetClientOrderId())
 	if !ok {
 		return badID("client_order_id", 1)
 	}
 	var order orders.Order
-	s.gateway.sequencer.Read(func(state *orders.State, _ uint64) { order, ok = state.Order(s.account, id) })
+	s.gateway.sequencer.Read(func(state *orders.State, _ uint64) { order, ok = state.Order(s.Account, id) })
 	if !ok {
 		return transports.Refuse(pb.Reason_REASON_NOT_FOUND, "the account has no order %s", id)
 	}
@@ -32,6 +58,9 @@ type page struct{ orders []orders.Order }
 var pages = sync.Pool{New: func() any { return &page{orders: make([]orders.Order, 0, pageSize)} }}
 
 func (s *session) listOrders(request *pb.ListOrdersRequest, response *pb.ListOrdersResponse) error {
+	if err := s.trades(reading); err != nil {
+		return err
+	}
 	if !inEnum(request.GetState(), pb.ListOrdersState_LIST_ORDERS_STATE_ALL) {
 		return transports.Malformed("state", "no such value: %d", request.GetState())
 	}
@@ -56,7 +85,7 @@ func (s *session) listOrders(request *pb.ListOrdersRequest, response *pb.ListOrd
 	var ok bool
 	open := request.GetState() != pb.ListOrdersState_LIST_ORDERS_STATE_ALL
 	s.gateway.sequencer.Read(func(state *orders.State, _ uint64) {
-		p.orders, next, ok = state.List(s.account, open, after, n, p.orders[:0])
+		p.orders, next, ok = state.List(s.Account, open, after, n, p.orders[:0])
 	})
 	if !ok {
 		return badToken()
@@ -82,6 +111,9 @@ type levels struct{ bids, asks []matching.Level }
 var levelsPool = sync.Pool{New: func() any { return new(levels) }}
 
 func (s *session) getBook(request *pb.GetBookRequest, response *pb.GetBookResponse) error {
+	if err := s.admit(reading); err != nil {
+		return err
+	}
 	symbol, ok := orders.ParseSymbol(request.GetSymbol())
 	if !ok {
 		return badSymbol()
@@ -110,6 +142,9 @@ func (s *session) getBook(request *pb.GetBookRequest, response *pb.GetBookRespon
 }
 
 func (s *session) listInstruments(response *pb.ListInstrumentsResponse) error {
+	if err := s.admit(reading); err != nil {
+		return err
+	}
 	var list []orders.Instrument
 	s.gateway.sequencer.Read(func(state *orders.State, _ uint64) { list = state.Instruments(nil) })
 	response.Instruments = make([]*pb.Instrument, len(list))
@@ -142,6 +177,7 @@ func orderMessage(o *orders.Order) *pb.Order {
 		Status: o.Status, Reason: o.Reason, Price: o.Price,
 		Quantity: o.Quantity, FilledQuantity: o.Filled, LeavesQuantity: o.Leaves,
 		LastPrice: o.LastPrice, FilledNotional: o.FilledNotional, OrderVersion: o.Version, ReceivedNs: uint64(o.ReceivedNs),
-		SelfTradePrevention: pb.SelfTradePrevention_SELF_TRADE_PREVENTION_NONE, // checkOffered lets no other in
+		PostOnly: o.PostOnly, DisplayQuantity: o.DisplayQuantity, MinimumQuantity: o.MinimumQuantity,
+		SelfTradePrevention: pb.SelfTradePrevention(max(o.SelfTradePrevention, matching.AllowSelfTrade)),
 	}
 }

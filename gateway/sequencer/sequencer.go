@@ -8,7 +8,6 @@ package sequencer
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -17,50 +16,38 @@ import (
 	"tailgate/transports"
 )
 
-// Log is the ordered log of commands that the sequencer needs: a journal on one disk, or a replicated one.
-type Log interface {
-	// Append puts a record behind the last one. The sequencer calls it from one goroutine at a time, under its lock, so it must
-	// not block; the payload is copied. An error means that the record is not in the log and never will be.
-	Append(timeNs int64, payload []byte) (lsn uint64, err error)
-	// Commit arranges for one call of r.Release(mark, nil) when all that was appended before is as durable as the log promises,
-	// or with an error when that can no longer be said. It is called without the sequencer's lock, from many goroutines.
-	Commit(r transports.Releaser, mark uint64)
-	// Committed is the log sequence number up to which the promise is kept.
-	Committed() uint64
-	// Err is why the log takes nothing more, or nil.
-	Err() error
+// Observer is told what commands did, in the order of the log, so that what others derive from the state follows it whoever
+// executes a command. Its methods run under the writer's lock: they must be quick, must not block, and must not call the sequencer.
+type Observer interface {
+	// Touched names the accounts that the command gave events; the slice is valid until it returns. It is called for every command
+	// that was applied, so it must allocate nothing.
+	Touched(accounts []uint32)
+	// Changed is called after a command that is not a submit, a replace or a cancel was applied, with the state as it is now.
+	Changed(state *orders.State, c *orders.Command)
 }
 
-// Sequencer orders commands. Safe for concurrent use after Start.
+// Sequencer orders commands. Safe for concurrent use.
 type Sequencer struct {
-	mu     sync.Mutex // guards all below
-	state  *orders.State
-	log    Log
-	last   uint64 // log sequence number of the last applied command
-	buffer []byte // one encoded command
-	broken error  // the state and the log differ: nothing more is taken
+	mu       sync.Mutex // guards all below
+	state    *orders.State
+	log      Log
+	last     uint64 // log sequence number of the last applied command
+	buffer   []byte // one encoded command
+	broken   error  // the state and the log differ: nothing more is taken
+	observer Observer
 }
 
-// New returns a sequencer over an empty state, ready for Replay.
-func New(state *orders.State) *Sequencer {
-	return &Sequencer{state: state, buffer: make([]byte, 0, orders.MaxCommandBytes)}
+// New returns a sequencer that goes on where the replica is, which must be the end of the log. The replica is the sequencer's from here on.
+func New(r *Replica, log Log) *Sequencer {
+	return &Sequencer{state: r.state, last: r.last, log: log, buffer: make([]byte, 0, orders.MaxCommandBytes)}
 }
 
-// Replay applies one record of the log, as at a start. Not safe for concurrent use.
-func (s *Sequencer) Replay(lsn uint64, payload []byte) error {
-	var c orders.Command
-	if err := c.Decode(payload); err != nil {
-		return fmt.Errorf("log sequence number %d: %w", lsn, err)
-	}
-	if err := s.state.Apply(&c, nil); err != nil {
-		return fmt.Errorf("log sequence number %d: %w", lsn, err)
-	}
-	s.last = lsn
-	return nil
+// Observe sets the one observer. It hears of every command that is executed from here on.
+func (s *Sequencer) Observe(o Observer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.observer = o
 }
-
-// Start gives the sequencer its log, once everything in it has been replayed.
-func (s *Sequencer) Start(log Log) { s.log = log }
 
 // Execute runs one command: its answer is in out, and may leave after Commit. The error is a *transports.Fault, and then nothing
 // happened but for INTERNAL. The caller owns both and may reuse them.
@@ -73,13 +60,8 @@ func (s *Sequencer) Execute(c *orders.Command, out *orders.Answer) error {
 		return f
 	}
 	journal, err := s.state.Decide(c, out)
-	if errors.Is(err, orders.ErrIDsFull) {
-		return idsFullFault(err)
-	}
 	if err != nil {
-		f := transports.Refuse(pb.Reason_REASON_MALFORMED, "%v", err)
-		f.Err = err
-		return f
+		return decideFault(err)
 	}
 	if !journal {
 		return nil
@@ -98,7 +80,22 @@ func (s *Sequencer) Execute(c *orders.Command, out *orders.Answer) error {
 	}
 	s.broken = nil
 	s.last = lsn
+	if s.observer != nil {
+		s.observe(c)
+	}
 	return nil
+}
+
+// observe tells the observer. The state and the log agree already, whatever it does.
+func (s *Sequencer) observe(c *orders.Command) {
+	if touched := s.state.Touched(); len(touched) > 0 {
+		s.observer.Touched(touched)
+	}
+	switch c.Kind {
+	case orders.Submit, orders.Replace, orders.Cancel:
+	default:
+		s.observer.Changed(s.state, c)
+	}
 }
 
 // Read shows the state and the log sequence number of the last command in it. Nothing is changed meanwhile, and nobody is served either:
@@ -111,6 +108,20 @@ func (s *Sequencer) Read(read func(state *orders.State, last uint64)) {
 
 // Commit implements the second half of transports.Session for all sessions.
 func (s *Sequencer) Commit(r transports.Releaser, mark uint64) { s.log.Commit(r, mark) }
+
+// Committed is the log sequence number up to which the log's promise is kept.
+func (s *Sequencer) Committed() uint64 { return s.log.Committed() }
+
+// Snapshot writes the state as it is into the log, with the writer's lock held until it is on the disk: for a clean stop, when nobody is
+// served any more. A running gateway folds a [Replica] instead.
+func (s *Sequencer) Snapshot() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil {
+		return s.broken // a state that no replay gives must not become the one that all replays begin with
+	}
+	return s.log.Snapshot(s.last, s.state.WriteSnapshot)
+}
 
 // Err is why nothing more is taken, or nil.
 func (s *Sequencer) Err() error {
@@ -135,8 +146,19 @@ func (s *Sequencer) logFault(err error) *transports.Fault {
 	return f
 }
 
-func idsFullFault(err error) *transports.Fault {
-	f := transports.Refuse(pb.Reason_REASON_ID_TABLE_FULL, "%v; raise ids.max, or begin with an empty journal folder", err)
+// decideFault says which table is full, or what is wrong with a definition.
+func decideFault(err error) *transports.Fault {
+	var f *transports.Fault
+	switch {
+	case errors.Is(err, orders.ErrIDsFull):
+		f = transports.Refuse(pb.Reason_REASON_ID_TABLE_FULL, "%v; raise ids.max, or end the day", err)
+	case errors.Is(err, orders.ErrEventsFull):
+		f = transports.Refuse(pb.Reason_REASON_EVENT_STORE_FULL, "%v; raise events.max, or end the day; cancels go through", err)
+	case errors.Is(err, orders.ErrSessionsFull):
+		f = transports.Refuse(pb.Reason_REASON_OVERLOADED, "%v; raise sessions.max, or log out of sessions that are not needed", err)
+	default:
+		f = transports.Refuse(pb.Reason_REASON_MALFORMED, "%v", err)
+	}
 	f.Err = err
 	return f
 }

@@ -1,8 +1,10 @@
 package sequencer
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +21,9 @@ type fakeLog struct {
 	records [][]byte
 	refuse  error
 	failed  error // for good
+
+	snapshot    bytes.Buffer
+	snapshotLSN uint64
 }
 
 func (l *fakeLog) Append(_ int64, payload []byte) (uint64, error) {
@@ -32,21 +37,36 @@ func (l *fakeLog) Commit(r transports.Releaser, mark uint64) { r.Release(mark, n
 func (l *fakeLog) Committed() uint64                         { return uint64(len(l.records)) }
 func (l *fakeLog) Err() error                                { return l.failed }
 
-func newState(t *testing.T, options orders.Options) *orders.State {
+func (l *fakeLog) AppendBatch(timeNs int64, payloads [][]byte) (first uint64, err error) {
+	first = uint64(len(l.records)) + 1
+	for _, payload := range payloads {
+		if _, err := l.Append(timeNs, payload); err != nil {
+			return 0, err
+		}
+	}
+	return first, nil
+}
+func (l *fakeLog) Term() uint64 { return 1 }
+func (l *fakeLog) Snapshot(lsn uint64, write func(io.Writer) error) error {
+	l.snapshotLSN = lsn
+	l.snapshot.Reset()
+	return write(&l.snapshot)
+}
+
+func newReplica(t *testing.T, options orders.Options) *Replica {
 	t.Helper()
-	state, err := orders.New(options)
+	r, err := NewReplica(options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return state
+	return r
 }
 
 // started returns a sequencer with the instrument ACME and the account demo.
 func started(t *testing.T, options orders.Options) (*Sequencer, *fakeLog) {
 	t.Helper()
 	log := &fakeLog{}
-	s := New(newState(t, options))
-	s.Start(log)
+	s := New(newReplica(t, options), log)
 	symbol, _ := orders.ParseSymbol("ACME")
 	for _, c := range []orders.Command{
 		{Kind: orders.DefineInstrument, Instrument: &orders.Instrument{
@@ -82,12 +102,13 @@ func TestLogOrderIsStateOrder(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	again := New(newState(t, orders.Options{MaxIDs: 10_000}))
+	replica := newReplica(t, orders.Options{MaxIDs: 10_000})
 	for i, record := range log.records {
-		if err := again.Replay(uint64(i+1), record); err != nil {
+		if err := replica.Replay(uint64(i+1), record); err != nil {
 			t.Fatal(err)
 		}
 	}
+	again := New(replica, log)
 	symbol, _ := orders.ParseSymbol("ACME")
 	show := func(s *Sequencer) (text string) {
 		s.Read(func(state *orders.State, last uint64) {
@@ -183,8 +204,11 @@ func TestDefinitionWithoutRoomLeavesNoRecord(t *testing.T) {
 }
 
 func TestReplayNamesTheRecord(t *testing.T) {
-	s := New(newState(t, orders.Options{MaxIDs: 10}))
-	if err := s.Replay(7, []byte{99}); !errors.Is(err, orders.ErrEncoding) || fmt.Sprint(err)[:26] != "log sequence number 7: not" {
+	r := newReplica(t, orders.Options{MaxIDs: 10})
+	if err := r.Replay(1, []byte{99}); !errors.Is(err, orders.ErrEncoding) || !strings.HasPrefix(err.Error(), "log sequence number 1: not") {
 		t.Errorf("got %v", err)
+	}
+	if err := r.Replay(2, nil); err == nil || r.Last() != 0 {
+		t.Errorf("a record was left out: %v, last is %d", err, r.Last())
 	}
 }

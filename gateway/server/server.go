@@ -56,7 +56,7 @@ type Server struct {
 	logger    *slog.Logger
 	journal   *journal.Journal
 	sequencer *sequencer.Sequencer
-	gateway   transports.Gateway
+	gateway   *entry.Gateway
 	servers   map[string]transports.Server
 
 	stop    sync.Once
@@ -116,7 +116,7 @@ func Open(ctx context.Context, c Config, logger *slog.Logger) (*Server, error) {
 // open brings the state up to the journal's end and defines what the configuration has new.
 func (s *Server) open(ctx context.Context) error {
 	c := &s.config
-	state, err := orders.New(orders.Options{
+	replica, err := sequencer.NewReplica(orders.Options{
 		MaxIDs: c.IDs.Max, ReserveIDs: c.IDs.Reserve, MaxOpenOrders: c.Book.MaxOrders, MaxLevels: c.Book.MaxLevels,
 		Limits: orders.Limits{
 			MaxQuantity: c.Limits.MaxQuantity, MaxNotional: c.Limits.MaxNotional, PriceCollarBps: c.Limits.PriceCollarBps,
@@ -125,7 +125,6 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.sequencer = sequencer.New(state)
 	mode, err := journal.ParseSyncMode(c.Journal.Sync)
 	if err != nil {
 		return err
@@ -137,21 +136,21 @@ func (s *Server) open(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			return s.sequencer.Replay(e.LSN, e.Payload)
+			return replica.Replay(e.LSN, e.Payload)
 		},
 	)
 	if err != nil {
 		return err
 	}
 	s.journal = j
-	s.sequencer.Start(journalLog{j})
+	s.sequencer = sequencer.New(replica, journalLog{j})
 	usage := orders.Usage{}
 	s.sequencer.Read(func(state *orders.State, _ uint64) { usage = state.Usage() })
 	s.logger.Info("journal replayed", "dir", c.Journal.Dir, "sync", c.Journal.Sync, "records", report.Records,
 		"orders", usage.OrderIDs, "open_orders", usage.OpenOrders, "took", time.Since(started).String())
 	keys, err := s.define()
 	if err == nil {
-		s.gateway, err = entry.New(s.sequencer, keys, c.Insecure)
+		s.gateway, err = entry.New(s.sequencer, entry.Config{Keys: keys, Anybody: c.Insecure, Logger: s.logger})
 	}
 	if err != nil {
 		return errors.Join(err, j.Close())
@@ -161,7 +160,7 @@ func (s *Server) open(ctx context.Context) error {
 
 // define journals the instruments and accounts of the configuration that the state does not have like that yet, and returns whose key
 // is whose.
-func (s *Server) define() (map[entry.KeyHash]uint32, error) {
+func (s *Server) define() (map[entry.KeyHash]entry.Key, error) {
 	for i := range s.config.Instruments {
 		definition, err := instrumentOf(&s.config.Instruments[i])
 		if err != nil {
@@ -181,7 +180,7 @@ func (s *Server) define() (map[entry.KeyHash]uint32, error) {
 	if err := s.closeUnlisted(); err != nil {
 		return nil, err
 	}
-	keys := make(map[entry.KeyHash]uint32)
+	keys := make(map[entry.KeyHash]entry.Key)
 	accounts := s.config.Accounts
 	if len(accounts) == 0 {
 		accounts = []Account{{Name: entry.DemoAccount}}
@@ -199,7 +198,7 @@ func (s *Server) define() (map[entry.KeyHash]uint32, error) {
 			if err != nil {
 				return nil, fmt.Errorf("account %s: %w", a.Name, err)
 			}
-			keys[hash] = number
+			keys[hash] = entry.Key{Name: a.Name, Role: entry.Trade, Account: number}
 		}
 	}
 	return keys, nil
@@ -314,6 +313,7 @@ func (s *Server) Addr(transport string) net.Addr {
 // return what the first one did.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop.Do(func() {
+		s.gateway.Drain()
 		var wait sync.WaitGroup
 		errs := make(chan error, len(s.servers))
 		for name, server := range s.servers {

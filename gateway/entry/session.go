@@ -1,0 +1,281 @@
+package entry
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tailgate/gateway/feed"
+	"tailgate/gateway/orders"
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+)
+
+// session is one admitted peer; after a logon it holds a named session.
+type session struct {
+	gateway *Gateway
+	*credential
+
+	over   atomic.Pointer[transports.Fault] // why nothing more is taken, or nil
+	number atomic.Uint32                    // of the named session plus one, 0 = none; set under mu
+	closed atomic.Bool
+
+	// mu is held shared by requests of a connection that is logged on, so that none of them is between its check of over and the
+	// writer's lock when another connection takes the session over.
+	mu   sync.RWMutex
+	info orders.SessionInfo // of the named session, as this connection logged on to it
+}
+
+// sessionName is how a client names a session.
+type sessionName struct {
+	account uint32
+	id      orders.ID
+}
+
+// Commit implements transports.Session.
+func (s *session) Commit(r transports.Releaser, mark uint64) { s.gateway.sequencer.Commit(r, mark) }
+
+// Close implements transports.Session.
+func (s *session) Close() {
+	s.closed.Store(true)
+	if s.number.Load() == 0 {
+		return // a logon that is under way sees closed
+	}
+	s.gateway.logons.Lock()
+	defer s.gateway.logons.Unlock()
+	s.gateway.lost(s)
+}
+
+// lost lets go of the named session that a closed connection holds, unless it was replaced or has logged out. logons is held.
+func (g *Gateway) lost(s *session) {
+	name := sessionName{s.info.Account, s.info.ID}
+	if g.holders[name] != s {
+		return
+	}
+	delete(g.holders, name)
+	if g.draining.Load() {
+		return // the next start sees to it
+	}
+	g.lose(&s.info)
+}
+
+// execute runs a command of this session.
+func (s *session) execute(c *orders.Command, answer *orders.Answer) error {
+	if s.number.Load() == 0 {
+		return s.gateway.sequencer.Execute(c, answer)
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if f := s.over.Load(); f != nil {
+		return f
+	}
+	if c.Kind == orders.Submit {
+		c.Session = s.number.Load()
+	}
+	return s.gateway.sequencer.Execute(c, answer)
+}
+
+// logon opens a named session on this connection, or takes it over from another one.
+func (s *session) logon(request *pb.Logon, response *pb.LogonAck, receivedNs int64) error {
+	c := orders.Command{Kind: orders.Logon, Account: s.Account, ReceivedNs: receivedNs}
+	if err := checkLogon(request, &c); err != nil {
+		return err
+	}
+	g := s.gateway
+	g.logons.Lock()
+	defer g.logons.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.number.Load() != 0 {
+		return transports.Malformed("", "this connection is logged on already, as session %s", s.info.ID)
+	}
+	if g.draining.Load() {
+		return faultDraining
+	}
+	epoch, next, err := s.placeOf(request)
+	if err != nil {
+		return err
+	}
+	name := sessionName{s.Account, c.SessionID}
+	old := g.holders[name]
+	if old != nil {
+		old.mu.Lock() // its requests under way are executed first, later ones see that it is over
+		defer old.mu.Unlock()
+	}
+	var answer orders.Answer
+	if err := g.sequencer.Execute(&c, &answer); err != nil {
+		return err
+	}
+	if old != nil {
+		old.over.Store(faultReplaced)
+		g.endStreams(faultReplaced, func(e *events) bool { return e.session == old })
+		g.logger.Info("session taken over", "account", s.Name, "session", c.SessionID.String())
+	}
+	s.info = orders.SessionInfo{
+		Number: answer.Session - 1, Account: s.Account, ID: c.SessionID,
+		Mode: c.DisconnectMode, GraceNs: c.GraceNs, LoggedOn: true, Incarnation: answer.Incarnation,
+	}
+	s.number.Store(answer.Session)
+	g.holders[name] = s
+	g.timers.disarmGrace(s.info.Number)
+	if s.closed.Load() {
+		g.lost(s)
+	}
+	response.Epoch, response.NextSequence = epoch, next
+	return nil
+}
+
+// placeOf finds the first event that follows the last one a client has seen.
+func (s *session) placeOf(request *pb.Logon) (epoch uint32, next uint64, err error) {
+	seen := request.GetLastSequence()
+	if seen == math.MaxUint64 {
+		return 0, 0, transports.Malformed("last_sequence", "no event has the number %d", seen)
+	}
+	s.gateway.sequencer.Read(func(state *orders.State, _ uint64) {
+		epoch, next, err = feed.Place(state, s.Account, request.GetEpoch(), seen+1)
+	})
+	if err != nil {
+		f := *transports.AsFault(err)
+		if f.Field == feed.FieldSequence {
+			f.Field = "last_sequence"
+		}
+		return 0, 0, &f
+	}
+	return epoch, next, nil
+}
+
+// logout ends the named session in an orderly way. The connection is of no more use.
+func (s *session) logout(request *pb.Logout, response *pb.Logout, receivedNs int64) error {
+	if len(request.GetText()) > maxText {
+		return transports.Malformed("text", "has %d bytes, at most %d are allowed", len(request.GetText()), maxText)
+	}
+	g := s.gateway
+	g.logons.Lock()
+	defer g.logons.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.over.Load(); f != nil {
+		return f
+	}
+	if s.number.Load() == 0 {
+		return transports.Malformed("", "no session is logged on on this connection")
+	}
+	c := orders.Command{Kind: orders.Logout, Account: s.Account, Session: s.number.Load(), Incarnation: s.info.Incarnation, ReceivedNs: receivedNs}
+	var answer orders.Answer
+	if err := g.sequencer.Execute(&c, &answer); err != nil {
+		return err
+	}
+	s.over.Store(faultLeft)
+	delete(g.holders, sessionName{s.info.Account, s.info.ID})
+	response.Text = ""
+	return nil
+}
+
+// end ends the session with a final fault.
+func (s *session) end(why *transports.Fault) {
+	if s.over.CompareAndSwap(nil, why) {
+		s.gateway.endStreams(why, func(e *events) bool { return e.session == s })
+	}
+}
+
+// events is a reader that belongs to a session.
+type events struct {
+	*feed.Reader
+	session *session
+}
+
+// Subscribe implements transports.Session.
+func (s *session) Subscribe(ctx context.Context, request *pb.StreamExecutionsRequest) (transports.Events, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	account, err := s.readable(request.GetAccount())
+	if err != nil {
+		return nil, err
+	}
+	g := s.gateway
+	reader, err := g.feed.Open(account, request.GetEpoch(), request.GetFromSequence())
+	if err != nil {
+		return nil, err
+	}
+	e := &events{Reader: reader, session: s}
+	g.streamsMu.Lock()
+	g.streams[e] = struct{}{}
+	g.streamsMu.Unlock()
+	// What ended the session while it was not in the list yet did not find it there.
+	if err := s.usable(ctx); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// readable says which account's events are meant, and whether the key may read them. Who asks for another's is not told whether there is one.
+func (s *session) readable(name string) (account uint32, err error) {
+	if len(name) > maxAccountName {
+		return 0, transports.Malformed("account", "has %d bytes, at most %d are allowed", len(name), maxAccountName)
+	}
+	if name == "" {
+		if s.Role != Trade {
+			return 0, transports.Malformed("account", "this key has no account of its own: name one of those whose events it reads")
+		}
+		return s.Account, nil
+	}
+	account, ok := s.gateway.accountNumber(name)
+	if ok && s.Role == Trade && account == s.Account {
+		return account, nil
+	}
+	if ok && s.Role == DropCopy {
+		for _, may := range s.Accounts {
+			if may == account {
+				return account, nil
+			}
+		}
+	}
+	f := transports.Refuse(pb.Reason_REASON_PERMISSION_DENIED, "this key may not read the events of account %q", name)
+	f.Field = "account"
+	return 0, f
+}
+
+// Close implements transports.Events.
+func (e *events) Close() {
+	g := e.session.gateway
+	g.streamsMu.Lock()
+	delete(g.streams, e)
+	g.streamsMu.Unlock()
+	e.Reader.Close()
+}
+
+// endStreams ends readers with a fault.
+func (g *Gateway) endStreams(why *transports.Fault, which func(*events) bool) {
+	g.streamsMu.Lock()
+	defer g.streamsMu.Unlock()
+	for e := range g.streams {
+		if which(e) {
+			e.End(why)
+		}
+	}
+}
+
+// checkLogon holds a logon to the contract and fills the command from it.
+func checkLogon(r *pb.Logon, c *orders.Command) error {
+	var ok bool
+	if c.SessionID, ok = orders.ParseID(r.GetSessionId()); !ok {
+		return badID("session_id", 1)
+	}
+	if !inEnum(r.GetDisconnectMode(), pb.DisconnectMode_DISCONNECT_MODE_ON_DISCONNECT) {
+		return transports.Malformed("disconnect_mode", "no such value: %d", r.GetDisconnectMode())
+	}
+	if r.GetGraceMs() > maxGraceMs {
+		return transports.Malformed("grace_ms", "must be at most %d, is %d", maxGraceMs, r.GetGraceMs())
+	}
+	mode := r.GetDisconnectMode()
+	if mode == pb.DisconnectMode_DISCONNECT_MODE_UNSPECIFIED {
+		mode = pb.DisconnectMode_DISCONNECT_MODE_NONE
+	}
+	c.DisconnectMode = uint8(mode)
+	c.GraceNs = int64(time.Duration(r.GetGraceMs()) * time.Millisecond)
+	return nil
+}
