@@ -77,9 +77,11 @@ func (e *Engine) submit(b *book, cmd *Command, events []Event) []Event {
 		leaves: cmd.Quantity, group: groupOf(cmd.Group, cmd.SelfTradePrevention),
 		side: cmd.Side, prevention: cmd.SelfTradePrevention,
 	}
-	events = e.match(b, cmd, &in, events)
-	if in.leaves == 0 {
-		return events
+	if e.reaches(b, cmd.Side, cmd.Price) {
+		events = e.match(b, cmd, &in, events)
+		if in.leaves == 0 {
+			return events
+		}
 	}
 	if neverRests(cmd) {
 		return append(events, Event{

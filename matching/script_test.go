@@ -21,14 +21,17 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //
 //	engine [cancel-new] [orders=N] [levels=N]        starts over, with an empty book 1
 //	instrument N                                     opens another book
-//	submit ID SIDE TYPE TIME_IN_FORCE QTY@PRICE [on N]
+//	submit ID SIDE TYPE TIME_IN_FORCE QTY@PRICE [TERM ...] [on N]
 //	cancel ID [on N]
 //	replace ID QTY@PRICE [on N]
 //	command KIND                                     a command of this kind, all else zero
 //
-// Sequence numbers count the commands since the engine line. A word that names no
-// side, type or time in force stands for a value outside the enumeration.
-// In the book a level reads SIDE QTY@PRICE: ID=LEAVES ..., best first.
+// A TERM is post-only, display=LOTS, minimum=LOTS, group=NUMBER or the name of a
+// self-trade prevention. Sequence numbers count the commands since the engine line.
+// A word that names no side, type, time in force or prevention stands for a value
+// outside the enumeration.
+// In the book a level reads SIDE QTY@PRICE: ID=LEAVES ..., best first, and an order
+// that hides something ID=SHOWN+HIDDEN.
 // Go test -update rewrites what is expected; read the difference before you commit it.
 func TestScripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txt")
@@ -175,12 +178,17 @@ func parseCommand(words []string) (cmd matching.Command, err error) {
 	}
 	var terms string
 	switch {
-	case words[0] == "submit" && len(words) == 6:
+	case words[0] == "submit" && len(words) >= 6:
 		cmd.Kind = matching.Submit
 		cmd.Side = valueNamed(words[2], matching.Buy, matching.Sell)
 		cmd.Type = valueNamed(words[3], matching.Limit, matching.Market)
-		cmd.TimeInForce = valueNamed(words[4], matching.Day, matching.GoodTillCancel, matching.ImmediateOrCancel)
+		cmd.TimeInForce = valueNamed(words[4], timesInForce...)
 		terms = words[5]
+		for _, word := range words[6:] {
+			if err := parseTerm(word, &cmd); err != nil {
+				return cmd, err
+			}
+		}
 	case words[0] == "cancel" && len(words) == 2:
 		cmd.Kind = matching.Cancel
 	case words[0] == "replace" && len(words) == 3:
@@ -204,6 +212,37 @@ func parseCommand(words []string) (cmd matching.Command, err error) {
 	return cmd, err
 }
 
+var (
+	timesInForce = []matching.TimeInForce{matching.Day, matching.GoodTillCancel, matching.ImmediateOrCancel, matching.FillOrKill}
+	preventions  = []matching.SelfTradePrevention{
+		matching.AllowSelfTrade, matching.CancelTaker, matching.CancelMaker, matching.CancelBoth, matching.Decrement,
+	}
+)
+
+func parseTerm(word string, cmd *matching.Command) (err error) {
+	name, value, isPair := strings.Cut(word, "=")
+	if !isPair {
+		if word == "post-only" {
+			cmd.PostOnly = true
+		} else if cmd.SelfTradePrevention = valueNamed(word, preventions...); cmd.SelfTradePrevention == 0 {
+			cmd.SelfTradePrevention = matching.Decrement + 1
+		}
+		return nil
+	}
+	number, err := strconv.ParseUint(value, 10, 64)
+	switch name {
+	case "display":
+		cmd.DisplayQuantity = number
+	case "minimum":
+		cmd.MinimumQuantity = number
+	case "group":
+		cmd.Group = uint32(number)
+	default:
+		return fmt.Errorf("unknown term %q", word)
+	}
+	return err
+}
+
 // valueNamed returns the value whose name the word is, else zero.
 func valueNamed[T fmt.Stringer](word string, values ...T) (none T) {
 	for _, v := range values {
@@ -225,7 +264,14 @@ func describe(ev *matching.Event) string {
 		if ev.Reason == matching.ReasonNone {
 			return order
 		}
-		return order + ": " + ev.Reason.String()
+		order += ": " + ev.Reason.String()
+		if ev.MakerID != 0 && ev.MakerID != ev.OrderID {
+			order += fmt.Sprintf(" with %d", ev.MakerID)
+		}
+		if ev.Leaves > 0 {
+			order += fmt.Sprintf(", leaves %d", ev.Leaves)
+		}
+		return order
 	case matching.Replaced:
 		place := "keeps its place"
 		if ev.LostPriority {
@@ -253,11 +299,18 @@ func (s *scriptRun) book() []string {
 			}
 			lines = append(lines, fmt.Sprintf("book %d %v %d@%d:", o.Instrument, o.Side, level.Quantity, level.Price))
 		}
-		lines[len(lines)-1] += fmt.Sprintf(" %d=%d", o.ID, o.Leaves)
+		lines[len(lines)-1] += fmt.Sprintf(" %d=%s", o.ID, shownAndHidden(o))
 		last = o
 	}
 	if len(lines) == 0 {
 		return []string{"book empty"}
 	}
 	return lines
+}
+
+func shownAndHidden(o matching.Order) string {
+	if o.Shown == o.Leaves {
+		return strconv.FormatUint(o.Leaves, 10)
+	}
+	return fmt.Sprintf("%d+%d", o.Shown, o.Leaves-o.Shown)
 }
