@@ -2,7 +2,6 @@ package matching_test
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -32,30 +31,48 @@ func anyCommand() *rapid.Generator[matching.Command] {
 				matching.Limit, matching.Limit, matching.Limit, matching.Limit, matching.Market,
 			}).Draw(t, "type"),
 			TimeInForce: rapid.SampledFrom([]matching.TimeInForce{
-				matching.Day, matching.GoodTillCancel, matching.GoodTillCancel, matching.ImmediateOrCancel,
+				matching.Day, matching.GoodTillCancel, matching.GoodTillCancel, matching.GoodTillCancel,
+				matching.ImmediateOrCancel, matching.FillOrKill,
 			}).Draw(t, "tif"),
 			Instrument: uint32(rapid.IntRange(0, 1).Draw(t, "instrument")),
 			OrderID:    rapid.Uint64Range(0, 15).Draw(t, "id"),
 			Price:      price.Draw(t, "price"),
 			Quantity:   rapid.Uint64Range(1, 10).Draw(t, "quantity"),
+			PostOnly:   rapid.IntRange(0, 4).Draw(t, "post-only") == 4,
+			Group:      rapid.Uint32Range(0, 2).Draw(t, "group"),
+			SelfTradePrevention: rapid.SampledFrom([]matching.SelfTradePrevention{
+				0, matching.AllowSelfTrade, matching.CancelTaker, matching.CancelMaker, matching.CancelBoth, matching.Decrement,
+			}).Draw(t, "prevention"),
 		}
-		switch rapid.IntRange(0, 69).Draw(t, "spoil") {
-		case 63:
+		switch rapid.IntRange(0, 5).Draw(t, "term") {
+		case 4:
+			cmd.DisplayQuantity = rapid.Uint64Range(1, 5).Draw(t, "display")
+		case 5:
+			cmd.MinimumQuantity = rapid.Uint64Range(1, cmd.Quantity).Draw(t, "minimum")
+		}
+		switch rapid.IntRange(0, 79).Draw(t, "spoil") {
+		case 70:
 			cmd.Kind = matching.CommandKind(rapid.Uint8().Draw(t, "any kind"))
-		case 64:
+		case 71:
 			cmd.Side = matching.Side(rapid.Uint8().Draw(t, "any side"))
-		case 65:
+		case 72:
 			cmd.Type = matching.OrderType(rapid.Uint8().Draw(t, "any type"))
-		case 66:
+		case 73:
 			cmd.TimeInForce = matching.TimeInForce(rapid.Uint8().Draw(t, "any tif"))
-		case 67:
+		case 74:
 			cmd.Instrument = rapid.Uint32().Draw(t, "any instrument")
-		case 68:
+		case 75:
 			cmd.Price = rapid.SampledFrom([]int64{math.MinInt64, matching.MinPrice}).Draw(t, "edge price")
-		case 69:
+		case 76:
 			cmd.Quantity = rapid.SampledFrom([]uint64{
 				0, matching.MaxQuantity, matching.MaxQuantity + 1, math.MaxUint64,
 			}).Draw(t, "edge quantity")
+		case 77:
+			cmd.SelfTradePrevention = matching.SelfTradePrevention(rapid.Uint8().Draw(t, "any prevention"))
+		case 78:
+			cmd.DisplayQuantity = rapid.SampledFrom([]uint64{cmd.Quantity, matching.MaxQuantity, math.MaxUint64}).Draw(t, "edge display")
+		case 79:
+			cmd.MinimumQuantity = rapid.SampledFrom([]uint64{cmd.Quantity + 1, math.MaxUint64}).Draw(t, "edge minimum")
 		}
 		return cmd
 	})
@@ -98,20 +115,179 @@ func check(t *rapid.T, err error) {
 	}
 }
 
-// The invariants, the ledger and the naive engine hold for any commands.
-func TestPropertyTwins(t *testing.T) {
+// step is one command with what was there before and what came of it.
+type step struct {
+	matching.Command
+	engine *matching.Engine // after the command
+	before []matching.Order // that rested
+	events []matching.Event
+}
+
+// took adds up what the command's own order traded.
+func (s *step) took() (lots uint64) {
+	for _, ev := range s.events {
+		if ev.Kind == matching.Trade {
+			lots += ev.Quantity
+		}
+	}
+	return lots
+}
+
+// terms returns what the command's order asked for when it was entered.
+func (s *step) terms() matching.Order {
+	if s.Kind == matching.Submit {
+		return matching.Order{
+			ID: s.OrderID, Side: s.Side, Group: s.Group, PostOnly: s.PostOnly,
+			SelfTradePrevention: s.SelfTradePrevention, DisplayQuantity: s.DisplayQuantity,
+		}
+	}
+	return s.restedBefore(s.OrderID)
+}
+
+// restedBefore returns the order with this id that rested before, or a zero one.
+func (s *step) restedBefore(id uint64) matching.Order {
+	for _, o := range s.before {
+		if o.ID == id {
+			return o
+		}
+	}
+	return matching.Order{}
+}
+
+// everyStep looks at an engine after each of any commands.
+func everyStep(t *testing.T, look func(t *rapid.T, s *step)) {
 	rapid.Check(t, func(t *rapid.T) {
-		w, err := newTwins(drawOptions(t), 0, 1)
+		e, err := newSmall(drawOptions(t))
 		check(t, err)
 		for _, cmd := range drawCommands(t) {
-			_, err := w.apply(&cmd)
-			check(t, err)
+			s := step{Command: cmd, engine: e, before: slices.Collect(e.Orders())}
+			s.events = e.Apply(&cmd, nil)
+			look(t, &s)
+		}
+	})
+}
+
+func TestNeverCrossedOrLocked(t *testing.T) {
+	everyStep(t, func(t *rapid.T, s *step) {
+		bid, bids := s.engine.Best(s.Instrument, matching.Buy)
+		ask, asks := s.engine.Best(s.Instrument, matching.Sell)
+		if bids && asks && bid.Price >= ask.Price {
+			t.Fatalf("best bid %d, best ask %d after %+v", bid.Price, ask.Price, s.Command)
+		}
+	})
+}
+
+// The account of every order, kept from events alone, adds up and ends as the
+// engine sees it.
+func TestFilledCanceledLeavesIsEntered(t *testing.T) {
+	type account struct{ entered, filled, canceled uint64 }
+	rapid.Check(t, func(t *rapid.T) {
+		e, err := newSmall(drawOptions(t))
+		check(t, err)
+		accounts := map[uint64]*account{}
+		of := func(id uint64) *account {
+			if accounts[id] == nil {
+				accounts[id] = &account{}
+			}
+			return accounts[id]
+		}
+		adds := func(id, leaves uint64) {
+			if a := of(id); a.filled+a.canceled+leaves != a.entered {
+				t.Fatalf("order %d: %+v and leaves %d", id, *a, leaves)
+			}
+		}
+		for _, cmd := range drawCommands(t) {
+			for _, ev := range e.Apply(&cmd, nil) {
+				switch ev.Kind {
+				case matching.Accepted:
+					accounts[ev.OrderID] = &account{entered: ev.Quantity}
+				case matching.Replaced:
+					of(ev.OrderID).entered, of(ev.OrderID).canceled = ev.Quantity, 0
+				case matching.Canceled:
+					of(ev.OrderID).canceled += ev.Quantity
+				case matching.Trade:
+					of(ev.OrderID).filled += ev.Quantity
+					of(ev.MakerID).filled += ev.Quantity
+					adds(ev.MakerID, ev.MakerLeaves)
+				case matching.Rejected:
+					continue
+				}
+				adds(ev.OrderID, ev.Leaves)
+			}
+			for id, a := range accounts {
+				if o, rests := e.Order(id); a.entered-a.filled-a.canceled != o.Leaves || rests && a.filled != o.Filled() {
+					t.Fatalf("order %d: %+v, the engine has %+v", id, *a, o)
+				}
+			}
+		}
+	})
+}
+
+func TestDepthIsTheSumOfItsOrders(t *testing.T) {
+	everyStep(t, func(t *rapid.T, s *step) {
+		for _, side := range []matching.Side{matching.Buy, matching.Sell} {
+			want := levelsOf(slices.Collect(s.engine.Orders()), s.Instrument, side)
+			if got := s.engine.Depth(s.Instrument, side, math.MaxInt, nil); !slices.Equal(got, want) {
+				t.Fatalf("depth %+v, the orders show %+v", got, want)
+			}
+		}
+	})
+}
+
+// No trade is worse than the taker's price, and each is at the maker's.
+func TestLimitIsNeverViolated(t *testing.T) {
+	everyStep(t, func(t *rapid.T, s *step) {
+		for _, ev := range s.events {
+			if ev.Kind != matching.Trade {
+				continue
+			}
+			if maker := s.restedBefore(ev.MakerID); ev.Price != maker.Price ||
+				ev.Side == matching.Buy && ev.Price > s.Price || ev.Side == matching.Sell && ev.Price < s.Price {
+				t.Fatalf("%+v of %+v, the maker was %+v", ev, s.Command, maker)
+			}
+		}
+	})
+}
+
+func TestFillOrKillIsNeverPartial(t *testing.T) {
+	everyStep(t, func(t *rapid.T, s *step) {
+		if s.Kind == matching.Submit && s.TimeInForce == matching.FillOrKill && s.took() != 0 && s.took() != s.Quantity {
+			t.Fatalf("%+v took %d", s.Command, s.took())
+		}
+		if s.Kind == matching.Submit && s.TimeInForce == matching.FillOrKill && s.events[0].Kind == matching.Accepted && s.took() == 0 {
+			t.Fatalf("%+v was accepted and took nothing", s.Command)
+		}
+	})
+}
+
+func TestCancelOfTheBestLeavesNoGhostLevel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e, err := newSmall(drawOptions(t))
+		check(t, err)
+		applyAll(e, drawCommands(t))
+		for { // cancel the order that stands first until nothing is left
+			orders := slices.Collect(e.Orders())
+			for instrument := range uint32(2) {
+				for _, side := range []matching.Side{matching.Buy, matching.Sell} {
+					var want matching.Level
+					if levels := levelsOf(orders, instrument, side); len(levels) > 0 {
+						want = levels[0]
+					}
+					if best, ok := e.Best(instrument, side); ok != (want.Orders > 0) || best != want {
+						t.Fatalf("instrument %d: best %v is %+v, %t, the orders say %+v", instrument, side, best, ok, want)
+					}
+				}
+			}
+			if len(orders) == 0 {
+				return
+			}
+			e.Apply(&matching.Command{Kind: matching.Cancel, Instrument: orders[0].Instrument, OrderID: orders[0].ID}, nil)
 		}
 	})
 }
 
 // The same commands give the same events, into a buffer with or without room.
-func TestPropertyReplay(t *testing.T) {
+func TestReplayIsEqualToTheByte(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		options, commands := drawOptions(t), drawCommands(t)
 		first, err := newSmall(options)
@@ -129,8 +305,96 @@ func TestPropertyReplay(t *testing.T) {
 	})
 }
 
+// On every event and on the whole book; the ledger agrees.
+func TestFastEqualsNaive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, err := newTwins(drawOptions(t), 0, 1)
+		check(t, err)
+		for _, cmd := range drawCommands(t) {
+			_, err := w.apply(&cmd)
+			check(t, err)
+		}
+	})
+}
+
+// Neither at entry nor by a replace.
+func TestPostOnlyNeverTakes(t *testing.T) {
+	everyStep(t, func(t *rapid.T, s *step) {
+		if terms := s.terms(); terms.PostOnly && s.took() > 0 {
+			t.Fatalf("%+v took %d", s.Command, s.took())
+		}
+	})
+}
+
+func TestMinimumQuantityOrNothing(t *testing.T) {
+	everyStep(t, func(t *rapid.T, s *step) {
+		if s.Kind == matching.Submit && s.events[0].Kind == matching.Accepted && s.took() < s.MinimumQuantity {
+			t.Fatalf("%+v took %d", s.Command, s.took())
+		}
+	})
+}
+
+// No order shows more than its display quantity, and one that shows less than that
+// has traded of the part it shows or hides nothing.
+func TestIcebergShowsItsDisplayQuantity(t *testing.T) {
+	everyStep(t, func(t *rapid.T, s *step) {
+		for o := range s.engine.Orders() {
+			most := o.Leaves
+			if o.DisplayQuantity > 0 {
+				most = min(most, o.DisplayQuantity)
+			}
+			if o.Shown < 1 || o.Shown > most {
+				t.Fatalf("%+v", o)
+			}
+			if was := s.restedBefore(o.ID); was.ID == 0 && o.ID == s.OrderID && o.Shown != most {
+				t.Fatalf("a new order shows too little: %+v", o)
+			}
+		}
+	})
+}
+
+// With a prevention orders of one group do not trade, and what it cancels is of
+// the two that met; without one nothing is canceled for it.
+func TestPreventionOnTheTakersWord(t *testing.T) {
+	everyStep(t, func(t *rapid.T, s *step) {
+		taker := s.terms()
+		prevents := taker.Group != 0 && taker.SelfTradePrevention > matching.AllowSelfTrade
+		for _, ev := range s.events {
+			own := s.restedBefore(ev.MakerID).Group == taker.Group // where the event names a maker
+			switch {
+			case ev.Kind == matching.Trade && prevents && own:
+				t.Fatalf("%+v traded within its group: %+v", taker, ev)
+			case ev.Kind == matching.Canceled && ev.Reason == matching.ReasonSelfTrade && !(prevents && own):
+				t.Fatalf("%+v: not its own group or not its word: %+v", taker, ev)
+			case ev.OrderID != s.OrderID && (ev.Kind != matching.Canceled || ev.Reason != matching.ReasonSelfTrade || ev.OrderID != ev.MakerID):
+				t.Fatalf("%+v: an event of another order: %+v", taker, ev)
+			}
+		}
+	})
+}
+
+// A refused command leaves every order as it was, and Check had said so.
+func TestRefusalChangesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e, err := newSmall(drawOptions(t))
+		check(t, err)
+		for _, cmd := range drawCommands(t) {
+			before := slices.Collect(e.Orders())
+			foreseen := e.Check(&cmd)
+			events := e.Apply(&cmd, nil)
+			if refused := events[0].Kind == matching.Rejected; refused != (foreseen != matching.ReasonNone) ||
+				refused && (len(events) != 1 || events[0].Reason != foreseen) {
+				t.Fatalf("Check says %v of %+v, Apply %+v", foreseen, cmd, events)
+			}
+			if events[0].Kind == matching.Rejected && !slices.Equal(before, slices.Collect(e.Orders())) {
+				t.Fatalf("%+v was refused and changed the book", cmd)
+			}
+		}
+	})
+}
+
 // An engine restored from another's orders goes on like that one.
-func TestPropertyRestore(t *testing.T) {
+func TestRestoreIsLossless(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		options, before, after := drawOptions(t), drawCommands(t), drawCommands(t)
 		original, err := newSmall(options)
@@ -147,166 +411,6 @@ func TestPropertyRestore(t *testing.T) {
 		}
 		if want, got := slices.Collect(original.Orders()), slices.Collect(restored.Orders()); !slices.Equal(want, got) {
 			t.Fatalf("original %+v\nrestored %+v", want, got)
-		}
-	})
-}
-
-// A walk that is left early has shown the beginning.
-func TestOrdersStopsEarly(t *testing.T) {
-	e, err := newSmall(small)
-	if err != nil {
-		t.Fatal(err)
-	}
-	applyAll(e, []matching.Command{
-		{Kind: matching.Submit, Side: matching.Buy, Type: matching.Limit, TimeInForce: matching.Day, OrderID: 1, Price: 1, Quantity: 1},
-		{Kind: matching.Submit, Side: matching.Buy, Type: matching.Limit, TimeInForce: matching.Day, OrderID: 2, Price: 2, Quantity: 1},
-	})
-	for o := range e.Orders() {
-		if o.ID != 2 {
-			t.Errorf("order %d comes first, want 2", o.ID)
-		}
-		break
-	}
-}
-
-func TestRestoreRefuses(t *testing.T) {
-	good := matching.Order{ID: 9, Side: matching.Buy, TimeInForce: matching.Day, Price: 10, Quantity: 5, Leaves: 3, Shown: 2, DisplayQuantity: 2}
-	for name, spoil := range map[string]func(*matching.Order){
-		"unknown instrument":               func(o *matching.Order) { o.Instrument = 3 },
-		"instrument range":                 func(o *matching.Order) { o.Instrument = math.MaxUint32 },
-		"side":                             func(o *matching.Order) { o.Side = 0 },
-		"time in force":                    func(o *matching.Order) { o.TimeInForce = matching.ImmediateOrCancel },
-		"price":                            func(o *matching.Order) { o.Price = math.MinInt64 },
-		"quantity":                         func(o *matching.Order) { o.Quantity = matching.MaxQuantity + 1 },
-		"no leaves":                        func(o *matching.Order) { o.Leaves = 0 },
-		"leaves":                           func(o *matching.Order) { o.Leaves = 6 },
-		"shows nothing":                    func(o *matching.Order) { o.Shown = 0 },
-		"shows too much":                   func(o *matching.Order) { o.Shown = 3 },
-		"shows more than is open":          func(o *matching.Order) { o.DisplayQuantity, o.Shown = 9, 4 },
-		"hides without a display quantity": func(o *matching.Order) { o.DisplayQuantity = 0 },
-		"display quantity":                 func(o *matching.Order) { o.DisplayQuantity = matching.MaxQuantity + 1 },
-		"too many parts": func(o *matching.Order) {
-			o.Quantity, o.Leaves = 2*matching.MaxDisplayParts+1, 2*matching.MaxDisplayParts+1
-		},
-		"self-trade prevention": func(o *matching.Order) { o.SelfTradePrevention = matching.Decrement + 1 },
-		"duplicate":             func(o *matching.Order) { o.ID = 1 },
-		"locked":                func(o *matching.Order) { o.Price = 20 },
-		"crossed":               func(o *matching.Order) { o.Price = 21 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			e, err := newSmall(small)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ask := matching.Order{ID: 1, Side: matching.Sell, TimeInForce: matching.Day, Price: 20, Quantity: 1, Leaves: 1, Shown: 1}
-			if err := errors.Join(e.Restore(ask), e.Restore(good)); err != nil {
-				t.Fatal(err)
-			}
-			bad := good
-			bad.ID = 10
-			spoil(&bad)
-			if err := e.Restore(bad); !errors.Is(err, matching.ErrRestore) {
-				t.Errorf("Restore(%+v) returned %v", bad, err)
-			}
-			if err := e.CheckInvariants(); err != nil || e.Resting() != 2 {
-				t.Errorf("%d orders rest afterwards, want 2: %v", e.Resting(), err)
-			}
-		})
-	}
-}
-
-func TestOptions(t *testing.T) {
-	for _, bad := range []matching.Options{
-		{MaxOrders: -1}, {MaxOrders: matching.MaxOrdersCeiling + 1},
-		{MaxLevels: -1}, {MaxOrders: 5, MaxLevels: 6},
-		{MaxInstruments: -1}, {MaxInstruments: matching.MaxInstrumentsCeiling + 1},
-	} {
-		if _, err := matching.NewEngine(bad); !errors.Is(err, matching.ErrOptions) {
-			t.Errorf("NewEngine(%+v) returned %v", bad, err)
-		}
-	}
-	got, err := matching.Options{MaxOrders: 7}.Resolve()
-	want := matching.Options{MaxOrders: 7, MaxLevels: 7, MaxInstruments: matching.DefaultMaxInstruments}
-	if got != want || err != nil {
-		t.Errorf("MaxOrders 7 resolves to %+v, %v, want %+v", got, err, want)
-	}
-}
-
-func TestAddInstrument(t *testing.T) {
-	e, err := newSmall(small)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, bad := range []uint32{0, 1, 4, math.MaxUint32} {
-		if err := e.AddInstrument(bad); !errors.Is(err, matching.ErrInstrument) {
-			t.Errorf("AddInstrument(%d) returned %v", bad, err)
-		}
-	}
-	if err := e.AddInstrument(3); err != nil {
-		t.Error(err)
-	}
-}
-
-// What is not there reads as empty.
-func TestViewsOfNothing(t *testing.T) {
-	e, err := newSmall(small)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, instrument := range []uint32{0, 2, math.MaxUint32} {
-		for side := range matching.Side(4) {
-			if best, ok := e.Best(instrument, side); ok {
-				t.Errorf("Best(%d, %v) is %v", instrument, side, best)
-			}
-			if levels := e.Depth(instrument, side, 5, nil); len(levels) > 0 {
-				t.Errorf("Depth(%d, %v) is %v", instrument, side, levels)
-			}
-		}
-	}
-	if o, ok := e.Order(1); ok {
-		t.Errorf("Order(1) is %v", o)
-	}
-}
-
-// FuzzApply reads bytes as commands, eight a command, and compares the engines.
-// The low bits of a byte choose among what is valid, its high bits may spoil it.
-func FuzzApply(f *testing.F) {
-	f.Add([]byte{0})
-	f.Add([]byte("\x00" + "\x00\x00\x01\x01\x00\x05\x09\x00" + "\x00\x01\x01\x02\x00\x05\x04\x00" + "\x02\x00\x01\x01\x00\x04\x06\x00"))
-	f.Add([]byte("\x01" + "\x00\x00\x01\x01\x00\x05\x09\x00" + "\x02\x01\x01\x01\x00\x05\x04\x00" + "\x01\x00\x01\x01\x00\x04\x06\x00"))
-	pick := func(b byte, choices byte) byte {
-		if b >= 0xf0 {
-			return b - 0xf0 // 0 and what lies beyond the last are invalid
-		}
-		return 1 + b%choices
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) == 0 {
-			return
-		}
-		options := small
-		options.ModifyIsCancelNew = data[0]&1 == 1
-		w, err := newTwins(options, 0, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sequence := uint64(0)
-		for chunk := range slices.Chunk(data[1:], 8) {
-			if len(chunk) < 8 || sequence == 1000 { // beyond that the naive engine only costs time
-				return
-			}
-			cmd := matching.Command{
-				Kind: matching.CommandKind(pick(chunk[0], 3)), Side: matching.Side(pick(chunk[1], 2)),
-				Type: matching.Limit + matching.OrderType(chunk[4]>>3&1), TimeInForce: matching.TimeInForce(pick(chunk[2], 3)),
-				Instrument: uint32(chunk[4] & 7 / 3), Sequence: sequence, OrderID: uint64(chunk[3]),
-				// The shifts take the values over their whole range and past its ends.
-				Price:    int64(int8(chunk[5])) << (chunk[7] & 63),
-				Quantity: uint64(chunk[6]) << (chunk[4] >> 4 * 4),
-			}
-			if _, err := w.apply(&cmd); err != nil {
-				t.Fatal(fmt.Errorf("command %d: %w", sequence, err))
-			}
-			sequence++
 		}
 	})
 }

@@ -265,7 +265,7 @@ func describe(ev *matching.Event) string {
 			return order
 		}
 		order += ": " + ev.Reason.String()
-		if ev.MakerID != 0 && ev.MakerID != ev.OrderID {
+		if ev.Reason == matching.ReasonSelfTrade && ev.MakerID != ev.OrderID {
 			order += fmt.Sprintf(" with %d", ev.MakerID)
 		}
 		if ev.Leaves > 0 {
