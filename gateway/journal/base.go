@@ -18,7 +18,7 @@ type SnapshotInfo struct {
 	Bytes  int64          // of content
 	Damage *SnapshotError // why it cannot be used; nil when it is whole
 
-	gone bool // the file was not there any more
+	unread error // the file system's, when it and not the content kept the file from being read
 }
 
 // SnapshotError says why a snapshot cannot be used. It wraps ErrDamaged.
@@ -115,7 +115,8 @@ func readSnapshot(fs FS, snap snapshotFile, read func(f File, size int64) (snapf
 	if err == nil {
 		h, err = read(f, size)
 	}
-	return h, errors.Join(err, f.Close())
+	_ = f.Close() // it was only read
+	return h, err
 }
 
 // checkSnapshot reads a snapshot whole. It may be of any journal when id is nil.
@@ -124,14 +125,16 @@ func checkSnapshot(fs FS, snap snapshotFile, id *identity) (SnapshotInfo, snapfi
 	switch {
 	case err != nil:
 	case h.LSN != snap.lsn:
-		err = fmt.Errorf("its header has LSN %d", h.LSN)
+		err = fmt.Errorf("%w: its header has LSN %d", snapfile.ErrContent, h.LSN)
 	case id != nil && h.ID != *id:
-		err = fmt.Errorf("of journal %v, and this is journal %v", identity(h.ID), *id)
+		err = fmt.Errorf("%w: of journal %v, and this is journal %v", snapfile.ErrContent, identity(h.ID), *id)
 	}
 	info := SnapshotInfo{File: snap.path, LSN: snap.lsn, Term: h.Term, Bytes: h.Length}
 	if err != nil {
 		info.Damage = &SnapshotError{File: snap.path, Found: err.Error()}
-		info.gone = errors.Is(err, os.ErrNotExist)
+		if !errors.Is(err, snapfile.ErrContent) {
+			info.unread = err
+		}
 	}
 	return info, h
 }
@@ -216,7 +219,7 @@ func (s *scan) checkAll() error {
 	based := false
 	for _, snap := range s.snaps {
 		info := s.check(snap)
-		if info.gone {
+		if errors.Is(info.unread, os.ErrNotExist) {
 			continue // pruned meanwhile
 		}
 		s.report.Snapshots = append(s.report.Snapshots, info)

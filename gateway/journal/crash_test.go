@@ -1,15 +1,12 @@
 package journal_test
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -28,10 +25,21 @@ func memOptions(fs *journaltest.Disk, mode journal.SyncMode) journal.Options {
 // records of every alignment and some of several pages.
 var scriptSizes = []int{0, 1, 96, 30_000, 4096, 500, 40_000, 96, 65_536, 20_000, 7, 33_000, 60_000, 96, 48_000, 3, 50_000, 96, 96}
 
-// play runs one process: open, append and commit, close. While a file is being
+// snapshotsAt are the places in the script where a snapshot is written: of the second
+// segment, of the third, which prunes the first, and of the fourth, which prunes the
+// second and the oldest snapshot.
+var snapshotsAt = []int{9, 13, 17}
+
+// play runs one process: open, append and commit, snapshots, close. While a file is being
 // synced two more entries come in, so that groups overlap. It returns when the
 // journal is closed; errors of the journal are the caller's to expect.
 func play(fs *journaltest.Disk, opts journal.Options, h *history) error {
+	return playQuietly(fs, opts, h, snapshotsAt, func(*journal.Journal, error) {})
+}
+
+// playQuietly is play with snapshots at other places. When nothing is under way it calls
+// quiet, with the error of a snapshot if that was the last thing.
+func playQuietly(fs *journaltest.Disk, opts journal.Options, h *history, snapshots []int, quiet func(*journal.Journal, error)) error {
 	opts.FS = fs
 	j, got, _, err := collect(opts)
 	if err != nil {
@@ -54,18 +62,24 @@ func play(fs *journaltest.Disk, opts journal.Options, h *history) error {
 		return inner(c)
 	})
 	defer func() { fs.Intercept(inner) }()
+	var errs []error
 	for i, size := range scriptSizes {
-		if _, err := h.append(j, opts.Term, size); err != nil {
-			continue
-		}
-		if i%3 != 1 {
+		if _, err := h.append(j, opts.Term, size); err == nil && i%3 != 1 {
 			h.commit(j)
 			synctest.Wait()
+			quiet(j, nil)
+		}
+		if slices.Contains(snapshots, i) {
+			err := h.keep(j)
+			synctest.Wait()
+			quiet(j, err)
+			errs = append(errs, err)
 		}
 	}
 	h.commit(j)
 	synctest.Wait()
-	return errors.Join(j.Close(), h.settled())
+	quiet(j, nil)
+	return errors.Join(append(errs, j.Close(), h.settled())...)
 }
 
 // oneAtATime lets f keep state: the writer and the background call the file system
@@ -92,9 +106,9 @@ func TestKill(t *testing.T) {
 					if t.Failed() || c.N%every != 0 {
 						return nil
 					}
-					entries, acked := h.snapshot()
+					p := h.promise()
 					if mode == journal.SyncOff {
-						acked = 0 // no promise
+						p.acked = p.kept // no promise but a snapshot
 					}
 					for range 3 {
 						images++
@@ -103,7 +117,7 @@ func TestKill(t *testing.T) {
 							kept = rng.IntN(len(c.Data) + 1)
 						}
 						after := fs.Killed(&c, kept)
-						survives(t, after, memOptions(nil, mode), entries, acked, rng)
+						survives(t, after, memOptions(nil, mode), p, rng)
 						if t.Failed() {
 							t.Logf("killed at call %d: %s %s, %d of %d bytes", c.N, c.Op, c.Path, kept, len(c.Data))
 							return nil
@@ -114,8 +128,8 @@ func TestKill(t *testing.T) {
 				if err := play(fs, memOptions(nil, mode), h); err != nil {
 					t.Fatal(err)
 				}
-				if images < 60/every || len(fs.Paths(".seg")) < 4 {
-					t.Fatalf("only %d images and %d segments: the script is too short", images, len(fs.Paths(".seg")))
+				if segs, snaps := fs.Paths(".seg"), fs.Paths(".snap"); images < 60/every || len(segs) != 2 || len(snaps) != 2 {
+					t.Fatalf("%d images, left are %v, %v: the script is too short", images, segs, snaps)
 				}
 			})
 		})
@@ -132,9 +146,9 @@ func TestPowerCut(t *testing.T) {
 			if t.Failed() || c.N%every != 0 {
 				return nil
 			}
-			entries, acked := h.snapshot()
+			p := h.promise()
 			for range 8 {
-				survives(t, fs.PowerCut(rng), memOptions(nil, journal.SyncAlways), entries, acked, rng)
+				survives(t, fs.PowerCut(rng), memOptions(nil, journal.SyncAlways), p, rng)
 				if t.Failed() {
 					t.Logf("power cut at call %d: %s %s", c.N, c.Op, c.Path)
 					return nil
@@ -155,11 +169,11 @@ func secondSegment(t *testing.T) (image *journaltest.Disk, entries []journal.Ent
 	fs.Intercept(oneAtATime(func(c journaltest.Call) *journaltest.Fault {
 		if c.Op == journaltest.SyncDir && image == nil && len(fs.Paths(".seg")) > 1 {
 			image = fs.Killed(nil, 0)
-			entries, _ = h.snapshot()
+			entries = h.promise().entries
 		}
 		return nil
 	}))
-	if err := play(fs, memOptions(nil, journal.SyncOS), h); err != nil {
+	if err := playQuietly(fs, memOptions(nil, journal.SyncOS), h, nil, func(*journal.Journal, error) {}); err != nil {
 		t.Fatal(err)
 	}
 	if image == nil || len(image.Paths(".seg")) != 2 {
@@ -251,11 +265,12 @@ func TestPowerCutWithoutPromise(t *testing.T) {
 					if t.Failed() || c.N%every != 0 {
 						return nil
 					}
-					entries, _ := h.snapshot()
+					p := h.promise()
+					entries := p.entries
 					for range 8 {
 						after := fs.PowerCut(rng)
 						opts := memOptions(after, mode)
-						j, got, _, err := collect(opts)
+						j, got, report, err := collect(opts)
 						if damage := (*journal.DamageError)(nil); errors.As(err, &damage) {
 							refused++
 							if strings.Contains(err.Error(), "no crash shortens a file") {
@@ -267,7 +282,7 @@ func TestPowerCutWithoutPromise(t *testing.T) {
 							if _, err := journal.Cut(opts.Dir, after, damage.LSN); err != nil {
 								t.Errorf("cut: %v", err)
 							}
-							j, got, _, err = collect(opts)
+							j, got, report, err = collect(opts)
 							if err != nil {
 								t.Errorf("open after cut: %v", err)
 								continue
@@ -277,6 +292,9 @@ func TestPowerCutWithoutPromise(t *testing.T) {
 							continue
 						} else {
 							opened++
+						}
+						if report.Restored < p.kept {
+							t.Errorf("began with LSN %d, there was a snapshot of LSN %d", report.Restored, p.kept)
 						}
 						if err := errors.Join(equal(got, entries[:min(len(got), len(entries))]), j.Close()); err != nil {
 							t.Error(err)
@@ -296,85 +314,4 @@ func TestPowerCutWithoutPromise(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestFaults fails every call of a process in turn, once or from then on, and lets
-// the process go on as long as it can. Then it dies, or the power goes.
-func TestFaults(t *testing.T) {
-	cases := []struct {
-		mode    journal.SyncMode
-		err     syscall.Errno
-		lasting bool
-	}{
-		{journal.SyncOff, syscall.EIO, false},
-		{journal.SyncOS, syscall.EIO, false},
-		{journal.SyncOS, syscall.EIO, true},
-		{journal.SyncOS, syscall.ENOSPC, false},
-		{journal.SyncAlways, syscall.EIO, false},
-		{journal.SyncAlways, syscall.EIO, true},
-		{journal.SyncAlways, syscall.ENOSPC, false},
-	}
-	for _, c := range cases {
-		t.Run(fmt.Sprintf("%v/%v/lasting=%v", c.mode, c.err, c.lasting), func(t *testing.T) {
-			var base *journaltest.Disk
-			h := newHistory()
-			synctest.Test(t, func(t *testing.T) { base = tornLog(t, c.mode, h) })
-			reached := true
-			for k := 1; reached && !t.Failed(); k += every {
-				synctest.Test(t, func(t *testing.T) {
-					reached = faultAt(t, base.Killed(nil, 0), c.mode, h.entries, k, c.err, c.lasting)
-				})
-			}
-		})
-	}
-}
-
-// tornLog returns a log with a torn tail, so that recovery has something to do.
-func tornLog(t *testing.T, mode journal.SyncMode, h *history) *journaltest.Disk {
-	fs := journaltest.NewDisk()
-	if err := play(fs, memOptions(nil, mode), h); err != nil {
-		t.Fatal(err)
-	}
-	segments := fs.Paths(".seg")
-	data := fs.Content(segments[len(segments)-1])
-	copy(data[len(bytes.TrimRight(data, "\x00"))+9:], "torn")
-	return fs
-}
-
-// faultAt opens the log in fs, fails call k, and reports whether it was reached.
-func faultAt(t *testing.T, fs *journaltest.Disk, mode journal.SyncMode, entries []journal.Entry, k int, fail error, lasting bool) (reached bool) {
-	var hit atomic.Bool
-	rng := rand.New(rand.NewPCG(4, uint64(k)))
-
-	h := newHistory()
-	h.entries = slices.Clone(entries)
-	h.acked = uint64(len(entries))
-	fs.Intercept(oneAtATime(func(c journaltest.Call) *journaltest.Fault {
-		if c.N < k || c.N > k && !lasting {
-			return nil
-		}
-		hit.Store(true)
-		kept := 0
-		if c.Op == journaltest.Write {
-			kept = rng.IntN(len(c.Data))
-		}
-		return &journaltest.Fault{Err: fmt.Errorf("%s %s: %w", c.Op, c.Path, fail), Kept: kept}
-	}))
-	_ = play(fs, memOptions(nil, mode), h)
-	fs.Intercept(nil)
-	if h.err != nil {
-		t.Error(h.err)
-	}
-	entries, acked := h.snapshot()
-	if mode == journal.SyncOff {
-		acked = 0
-	}
-	survives(t, fs.Killed(nil, 0), memOptions(nil, mode), entries, acked, rng)
-	if mode == journal.SyncAlways {
-		survives(t, fs.PowerCut(rng), memOptions(nil, mode), entries, acked, rng)
-	}
-	if t.Failed() {
-		t.Fatalf("with %v at call %d", fail, k)
-	}
-	return hit.Load()
 }

@@ -1,8 +1,11 @@
 package journal_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -19,11 +22,93 @@ type history struct {
 	mu      sync.Mutex
 	entries []journal.Entry
 	acked   uint64 // highest mark released without an error
+	kept    uint64 // LSN of the last snapshot that was written without an error
 	pending map[uint64]int
 	err     error // the first broken promise of Release
+
+	folded []journal.Entry // what snapshots were made from, as ReadFrom gave it
 }
 
 func newHistory() *history { return &history{pending: map[uint64]int{}} }
+
+// promise is what a crash must leave: a prefix of entries, with those acked, and a
+// snapshot not older than kept.
+type promise struct {
+	entries     []journal.Entry
+	acked, kept uint64
+}
+
+func (h *history) promise() promise {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return promise{slices.Clone(h.entries), h.acked, h.kept}
+}
+
+// keep writes a snapshot of all that was appended, made as the gateway makes it: by
+// folding what the log has over what the last one held.
+func (h *history) keep(j *journal.Journal) error {
+	h.mu.Lock()
+	lsn, last := uint64(len(h.entries)), uint64(len(h.folded))
+	h.mu.Unlock()
+	if last == 0 {
+		// The process before has pruned what its snapshots hold.
+		h.folded = slices.Clone(h.entries[:j.Stats().FirstLSN-1])
+		last = uint64(len(h.folded))
+	}
+	if lsn == last {
+		return nil
+	}
+	err := j.ReadFrom(last+1, lsn, func(e journal.Entry) error {
+		e.Payload = slices.Clone(e.Payload)
+		h.folded = append(h.folded, e)
+		return nil
+	})
+	if err != nil {
+		h.folded = h.folded[:last]
+		return err
+	}
+	if err := j.Snapshot(lsn, func(w io.Writer) error { return writeEntries(w, h.folded) }); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.kept = lsn
+	h.mu.Unlock()
+	return nil
+}
+
+// snapshotPadding makes a snapshot one of several blocks.
+const snapshotPadding = 70_000
+
+// writeEntries writes a snapshot's content. Of a payload the size is enough: see payload.
+func writeEntries(w io.Writer, entries []journal.Entry) error {
+	b := payload(uint64(len(entries)), snapshotPadding)
+	for _, e := range entries {
+		if !bytes.Equal(e.Payload, payload(e.LSN, len(e.Payload))) {
+			return fmt.Errorf("ReadFrom gave a wrong payload of LSN %d", e.LSN)
+		}
+		for _, v := range []uint64{e.LSN, e.Term, uint64(e.TimeNs), uint64(len(e.Payload))} {
+			b = binary.LittleEndian.AppendUint64(b, v)
+		}
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+func readEntries(lsn uint64, r io.Reader) ([]journal.Entry, error) {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) != snapshotPadding+32*int(lsn) || !bytes.Equal(b[:snapshotPadding], payload(lsn, snapshotPadding)) {
+		return nil, fmt.Errorf("a snapshot of LSN %d with %d bytes, or with others", lsn, len(b))
+	}
+	var entries []journal.Entry
+	for b = b[snapshotPadding:]; len(b) > 0; b = b[32:] {
+		v := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+		entries = append(entries, journal.Entry{LSN: v(0), Term: v(1), TimeNs: int64(v(2)), Payload: payload(v(0), int(v(3)))})
+	}
+	return entries, nil
+}
 
 // append appends the next entry, with size bytes, and reports whether it was taken.
 func (h *history) append(j *journal.Journal, term uint64, size int) (bool, error) {
@@ -93,9 +178,15 @@ func (h *history) settled() error {
 	return h.err
 }
 
-// collect opens the journal and returns what it replays.
+// collect opens the journal and returns what it replays, over what a snapshot holds.
 func collect(opts journal.Options) (*journal.Journal, []journal.Entry, journal.RecoveryReport, error) {
 	var got []journal.Entry
+	if opts.Restore == nil {
+		opts.Restore = func(lsn uint64, r io.Reader) (err error) {
+			got, err = readEntries(lsn, r)
+			return err
+		}
+	}
 	j, report, err := journal.Open(opts, func(e journal.Entry) error {
 		e.Payload = slices.Clone(e.Payload)
 		got = append(got, e)
@@ -107,8 +198,9 @@ func collect(opts journal.Options) (*journal.Journal, []journal.Entry, journal.R
 // survives opens what a crash left in fs and checks it: a prefix of entries, with
 // every acked one, on which a new process can build. What the new process is
 // promised must survive a power cut in turn.
-func survives(t *testing.T, fs *journaltest.Disk, opts journal.Options, entries []journal.Entry, acked uint64, rng *rand.Rand) {
+func survives(t *testing.T, fs *journaltest.Disk, opts journal.Options, p promise, rng *rand.Rand) {
 	t.Helper()
+	entries, acked := p.entries, p.acked
 	opts.FS = fs
 	j, got, report, err := collect(opts)
 	if err != nil {
@@ -120,12 +212,20 @@ func survives(t *testing.T, fs *journaltest.Disk, opts journal.Options, entries 
 	} else if err := equal(got, entries[:len(got)]); err != nil {
 		t.Errorf("after the crash: %v", err)
 	}
+	if report.Restored < p.kept {
+		t.Errorf("began with a snapshot of LSN %d, there was one of LSN %d; %v", report.Restored, p.kept, report)
+	}
 	h := newHistory()
 	h.entries = got
 	if _, err := h.append(j, opts.Term, 100); err != nil {
 		t.Errorf("append after the crash: %v", err)
 	}
 	h.commit(j)
+	if rng.IntN(2) == 0 {
+		if err := h.keep(j); err != nil {
+			t.Errorf("snapshot after the crash: %v", err)
+		}
+	}
 	if err := j.Close(); err != nil {
 		t.Errorf("close after the crash: %v", err)
 	}

@@ -59,7 +59,7 @@ type Journal struct {
 
 	// Snapshots, one at a time. Taken before all other locks.
 	snapMu   sync.Mutex
-	snapshot uint64 // LSN of the last one
+	snapshot atomic.Uint64 // LSN of the last one
 
 	space spaceKeeper
 	queue waitQueue
@@ -80,6 +80,8 @@ type counters struct {
 // they may be some calls apart.
 type Stats struct {
 	AppendedLSN, WrittenLSN, DurableLSN uint64
+	FirstLSN                            uint64 // the log begins with it: what was below is pruned
+	SnapshotLSN                         uint64 // of the last snapshot; 0 is none
 	Writes, WrittenBytes, Syncs         uint64
 	Segments                            uint64 // begun since Open
 	Waiting                             int    // Commits not yet released
@@ -90,6 +92,7 @@ type Stats struct {
 func (j *Journal) Stats() Stats {
 	return Stats{
 		AppendedLSN: j.appended.Load(), WrittenLSN: j.written.Load(), DurableLSN: j.durable.Load(),
+		FirstLSN: j.first.Load(), SnapshotLSN: j.snapshot.Load(),
 		Writes: j.stats.writes.Load(), WrittenBytes: j.stats.writtenBytes.Load(), Syncs: j.stats.syncs.Load(),
 		Segments: j.stats.segments.Load(),
 		Waiting:  j.queue.length(),
@@ -136,7 +139,7 @@ func Open(opts Options, replay func(Entry) error) (*Journal, RecoveryReport, err
 	j.durable.Store(report.LastLSN)
 	j.first.Store(state.last.first)
 	j.term.Store(opts.Term)
-	j.snapshot = report.Restored
+	j.snapshot.Store(report.Restored)
 	// The first segment is begun at once, because its header confirms everything
 	// below it: from here on damage to any replayed record is told from a tear.
 	if err := j.beginFirst(); err != nil {

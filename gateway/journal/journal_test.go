@@ -24,8 +24,11 @@ func (r *released) Release(_ uint64, err error) { r.ch <- err }
 // and none is a prefix of another.
 func payload(n uint64, size int) []byte {
 	p := make([]byte, size)
-	for i := range p {
+	for i := range min(size, 256) {
 		p[i] = byte(n*131 + uint64(i)*7 + 1)
+	}
+	for done := 256; done < size; done *= 2 {
+		copy(p[done:], p[:done]) // the sum above comes again after 256
 	}
 	if size >= 8 {
 		binary.LittleEndian.PutUint64(p, n)
@@ -35,12 +38,7 @@ func payload(n uint64, size int) []byte {
 
 func open(t testing.TB, opts journal.Options) (*journal.Journal, []journal.Entry, journal.RecoveryReport) {
 	t.Helper()
-	var got []journal.Entry
-	j, report, err := journal.Open(opts, func(e journal.Entry) error {
-		e.Payload = bytes.Clone(e.Payload)
-		got = append(got, e)
-		return nil
-	})
+	j, got, report, err := collect(opts)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}

@@ -48,9 +48,9 @@ func (j *Journal) Snapshot(lsn uint64, write func(w io.Writer) error) error {
 	switch last := j.appended.Load(); {
 	case lsn == 0 || lsn > last:
 		return fmt.Errorf("journal: snapshot of LSN %d: the log has LSN 1 to %d", lsn, last)
-	case lsn < j.snapshot:
-		return fmt.Errorf("journal: snapshot of LSN %d: there is one of LSN %d", lsn, j.snapshot)
-	case lsn == j.snapshot:
+	case lsn < j.snapshot.Load():
+		return fmt.Errorf("journal: snapshot of LSN %d: there is one of LSN %d", lsn, j.snapshot.Load())
+	case lsn == j.snapshot.Load():
 		return nil
 	}
 	if err := j.syncUpTo(lsn); err != nil {
@@ -60,7 +60,7 @@ func (j *Journal) Snapshot(lsn uint64, write func(w io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	j.snapshot = lsn
+	j.snapshot.Store(lsn)
 	j.opts.Logger.Info("journal snapshot written", "lsn", lsn, "bytes", bytes)
 	if err := j.prune(); err != nil {
 		return fmt.Errorf("journal: prune after the snapshot of LSN %d: %w", lsn, err)
@@ -215,6 +215,9 @@ func (j *Journal) prune() error {
 			continue
 		}
 		info, _ := checkSnapshot(j.fs, snap, &j.id)
+		if info.unread != nil {
+			return info.unread // nobody knows what it is worth
+		}
 		if info.Damage != nil {
 			j.opts.Logger.Warn("journal snapshot cannot be used", "error", info.Damage)
 			needless = append(needless, snap.path)

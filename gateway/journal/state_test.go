@@ -323,7 +323,7 @@ func TestStateAfterFailedSync(t *testing.T) {
 			state := bytes.Clone(after.Content(statePath))
 			copy(state[c.Off:], c.Data[:stateNote*3/4])
 			after.SetContent(statePath, state)
-			survives(t, after, memOptions(nil, journal.SyncAlways), h.entries, 1, rng)
+			survives(t, after, memOptions(nil, journal.SyncAlways), promise{entries: h.entries, acked: 1}, rng)
 			return nil
 		}))
 		j, _, _ = open(t, memOptions(fs, journal.SyncAlways))

@@ -46,6 +46,10 @@ const (
 	crcBytes = 4
 )
 
+// ErrContent: the bytes are not those of a whole snapshot. Any other error of reading is
+// one of the file.
+var ErrContent = errors.New("not a whole snapshot")
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Header is what a file says of itself.
@@ -77,17 +81,17 @@ func (h Header) Put(dst []byte) {
 func DecodeHeader(src []byte) (Header, error) {
 	var h Header
 	if len(src) < HeaderBytes {
-		return h, fmt.Errorf("the header has %d bytes instead of %d", len(src), HeaderBytes)
+		return h, fmt.Errorf("%w: the header has %d bytes instead of %d", ErrContent, len(src), HeaderBytes)
 	}
 	src = src[:HeaderBytes]
 	if string(src[:8]) != magic {
-		return h, fmt.Errorf("the header begins with %q instead of %q", src[:8], magic)
+		return h, fmt.Errorf("%w: the header begins with %q instead of %q", ErrContent, src[:8], magic)
 	}
 	if got, want := crc32.Checksum(src[:60], castagnoli), binary.LittleEndian.Uint32(src[60:]); got != want {
-		return h, fmt.Errorf("the header has CRC32C %08x and contains %08x", got, want)
+		return h, fmt.Errorf("%w: the header has CRC32C %08x and contains %08x", ErrContent, got, want)
 	}
 	if src[8] != version {
-		return h, fmt.Errorf("format version %d, this program reads version %d", src[8], version)
+		return h, fmt.Errorf("%w: format version %d, this program reads version %d", ErrContent, src[8], version)
 	}
 	h.Salt = binary.LittleEndian.Uint32(src[12:])
 	h.LSN = binary.LittleEndian.Uint64(src[16:])
@@ -95,7 +99,7 @@ func DecodeHeader(src []byte) (Header, error) {
 	h.Length = int64(binary.LittleEndian.Uint64(src[32:]))
 	copy(h.ID[:], src[40:56])
 	if src[9]|src[10]|src[11] != 0 || binary.LittleEndian.Uint32(src[56:]) != BlockBytes || h.LSN == 0 || h.Length < 0 || h.Length > MaxLength {
-		return h, errors.New("the header has a value this program does not know")
+		return h, fmt.Errorf("%w: the header has a value this program does not know", ErrContent)
 	}
 	return h, nil
 }
@@ -196,7 +200,7 @@ func Check(src io.ReaderAt, size int64) (Header, error) {
 		return h, err
 	}
 	if size != h.FileBytes() {
-		return h, fmt.Errorf("the file has %d bytes instead of %d", size, h.FileBytes())
+		return h, fmt.Errorf("%w: the file has %d bytes instead of %d", ErrContent, size, h.FileBytes())
 	}
 	_, err = io.Copy(io.Discard, NewReader(src, h))
 	return h, err
@@ -246,7 +250,7 @@ func (r *Reader) next() error {
 		return fmt.Errorf("read block %d at byte %d: %w", r.number, offset(r.number), errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	if got, want := checksum(r.header.Salt, r.number, b[:n]), binary.LittleEndian.Uint32(b[n:]); got != want {
-		return fmt.Errorf("block %d at byte %d has CRC32C %08x and contains %08x", r.number, offset(r.number), got, want)
+		return fmt.Errorf("%w: block %d at byte %d has CRC32C %08x and contains %08x", ErrContent, r.number, offset(r.number), got, want)
 	}
 	r.rest = b[:n]
 	r.number++
