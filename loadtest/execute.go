@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,7 +69,7 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 			if p.options.Target != "" {
 				advice = p.advice(err)
 			}
-			fmt.Fprintf(stderr, "loadtest: %s, %s x %d: %v%s\n", c.spec, report.SizeText(c.size), c.clients, err, advice)
+			fmt.Fprintf(stderr, "loadtest: %s, %s x %d: %v%s\n", c.spec, rc.SizeName(), c.clients, err, advice)
 		}
 		measured[index] = &rc
 		result.Cells = compact(measured)
@@ -159,7 +160,7 @@ func (p *plan) host(ctx context.Context, c cell) (*host.Process, error) {
 		Command: []string{self, childCommand},
 		Task: host.Task{
 			Transport: c.spec.Transport.Name, Keys: host.NewKeys(p.options.Accounts), Sync: p.options.Sync,
-			CongestionControl: p.options.Congestion, MaxConnections: c.clients + connectionsBeside,
+			CongestionControl: p.options.Congestion, MaxConnections: max(c.clients, p.options.Connections) + connectionsBeside,
 		},
 	}
 	if p.cores.Pinned {
@@ -181,6 +182,9 @@ func (p *plan) newRun(args []string) report.Run {
 	}
 	if o.Target == "" {
 		r.Method.Accounts, r.Method.Journal = o.Accounts, o.Sync
+	}
+	if p.pace != nil {
+		r.Method.Loop, r.Method.MaxWaitSeconds = "open", cmp.Or(o.MaxWait, o.Timeout).Seconds()
 	}
 	for _, slo := range p.slos {
 		r.Method.SLO = append(r.Method.SLO, slo.String())

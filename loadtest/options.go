@@ -22,17 +22,25 @@ import (
 type options struct {
 	Transport string     `group:"What to measure" placeholder:"SPEC" help:"One transport with its choices: ${specs}. Without it, all transports are measured."`
 	Size      []byteSize `group:"What to measure" placeholder:"BYTES" help:"Encoded size of every new order, exactly: 64, 1KB, 64KB (KB = 1,024). With one transport the default is 64."`
-	Clients   []int      `group:"What to measure" placeholder:"N" help:"Clients, each with one request at a time. With one transport the default is 50."`
+	Clients   []int      `group:"What to measure" placeholder:"N" help:"Clients, each with one request at a time, but for an open loop. With one transport the default is 50."`
 	Flow      string     `group:"What to measure" placeholder:"MODE" help:"Flow control, the same as SPEC:MODE: credit or none (tcp)."`
 	Engine    string     `group:"What to measure" placeholder:"NAME" help:"I/O engine, the same as SPEC:NAME: net (tcp)."`
 	Encoding  string     `group:"What to measure" placeholder:"NAME" help:"Encoding of the messages, the same as SPEC:NAME: protobuf or json (where the transport has it)."`
 	Ack       string     `group:"What to measure" default:"full" placeholder:"DETAIL" enum:"full,minimal" help:"full: the answer repeats the order's tag, so it is as large; minimal: a small answer to every order. (${default})"`
 
-	InFlight    int     `group:"What to measure" name:"inflight" placeholder:"N" help:"Most requests in flight over all clients; the wait for a place counts into the response time. (no cap)"`
+	InFlight    int     `group:"What to measure" name:"inflight" placeholder:"N" help:"Most requests in flight over all clients; the wait for a place counts into the response time. (no cap; in an open loop 16384, fewer above 16KB)"`
 	Connections int     `group:"What to measure" placeholder:"N" help:"Connections that the clients share. (one each; grpc: one for all)"`
 	Accounts    int     `group:"What to measure" default:"16" placeholder:"N" help:"Accounts of the hosted gateway that the connections are spread over. (${default})"`
 	CancelShare float64 `group:"What to measure" placeholder:"SHARE" help:"Share of cancels, 0 to 1. (0)"`
 	ReplShare   float64 `group:"What to measure" name:"replace-share" placeholder:"SHARE" help:"Share of replaces, 0 to 1. (0)"`
+
+	SizeMix string `group:"What to measure" placeholder:"SIZE:WEIGHT,..." help:"Several sizes in one flow, drawn for each order: 64:80,4KB:15,64KB:5."`
+
+	Rate       float64       `group:"Open loop" placeholder:"R" help:"Send this many requests a second, whatever becomes of them, dealt to the clients in turn; the response time counts from the scheduled time. Without it each client waits for its answer (closed loop)."`
+	Arrivals   string        `group:"Open loop" default:"poisson" placeholder:"KIND" enum:"poisson,constant" help:"poisson: independent of each other; constant: equal gaps. (${default})"`
+	Step       []string      `group:"Open loop" placeholder:"TIME:RATE" help:"Another rate from this time of the measured interval on, repeatable: 5s:2000."`
+	MaxWait    time.Duration `group:"Open loop" placeholder:"TIME" help:"How late a request may be sent; then it counts as unsent. (as --timeout)"`
+	Generators int           `group:"Open loop" placeholder:"N" help:"Senders that share the schedule. (the clients' cores but one, at least one)"`
 
 	Duration time.Duration `group:"How long" xor:"length" placeholder:"TIME" help:"Measured time of a cell. (10s; up to 2s each when all transports are measured)"`
 	Requests int64         `group:"How long" xor:"length" placeholder:"N" help:"Measure this many requests instead."`
@@ -54,15 +62,10 @@ type options struct {
 	Out    string `group:"Output" default:"out" placeholder:"DIR" help:"Folder for ${file}. (${default})"`
 	Format string `group:"Output" default:"table" placeholder:"FORMAT" enum:"table,json" help:"What is printed: table, json. (${default})"`
 
-	Rate     *string `group:"In a later release" placeholder:"R" help:"Open loop at this many requests a second."`
-	Arrivals *string `group:"In a later release" placeholder:"KIND" help:"poisson or constant."`
-	Step     *string `group:"In a later release" placeholder:"SPEC" help:"Change of the rate in mid-run."`
-	SizeMix  *string `group:"In a later release" placeholder:"SPEC" help:"Several sizes in one flow."`
-	MaxWait  *string `group:"In a later release" placeholder:"TIME" help:"How long an open-loop request may wait to be sent."`
-	Repeat   *string `group:"In a later release" placeholder:"N" help:"Runs of every cell, for intervals."`
-	Budget   *string `group:"In a later release" placeholder:"TIME" help:"Time of the whole run."`
-	Resume   bool    `group:"In a later release" help:"Go on where a run was stopped."`
-	Explain  bool    `group:"In a later release" help:"Profile both sides and say what drives the tail."`
+	Repeat  *string `group:"In a later release" placeholder:"N" help:"Runs of every cell, for intervals."`
+	Budget  *string `group:"In a later release" placeholder:"TIME" help:"Time of the whole run."`
+	Resume  bool    `group:"In a later release" help:"Go on where a run was stopped."`
+	Explain bool    `group:"In a later release" help:"Profile both sides and say what drives the tail."`
 
 	Run       struct{}      `cmd:"" default:"1" help:"Measure one transport, or all; the word may be left out."`
 	Matrix    matrixOptions `cmd:"" help:"Measure transports x sizes x clients; by default all transports x 64, 256, 1KB, 4KB, 64KB x 1, 10, 50, 100, 500 clients, 10s each."`
@@ -126,12 +129,16 @@ Exit status 99 when the SLO is missed:
 
 	loadtest --transport grpc --slo 'p99<10ms'
 
+An open loop, which shows every stall to every request that was due meanwhile:
+
+	loadtest --transport tcp --rate 5000 --arrivals poisson
+
 A matrix, and a gateway that is already running:
 
 	loadtest matrix --transports tcp,rest --sizes 64,64KB --clients 1,50
 	loadtest --target 10.0.0.7:7001 --transport tcp --key KEY
 
-Response time runs from the moment a client became free to its answer in hand. Requests without an answer count as infinitely late. A figure that the samples cannot carry reads "too few". Every measurement is VALID, SUSPECT or INVALID, with reasons.
+Response time runs from the moment a client became free, or with --rate from the time for which the request was scheduled, to its answer in hand. Requests without an answer count as infinitely late. A figure that the samples cannot carry reads "too few". Every measurement is VALID, SUSPECT or INVALID, with reasons.
 
 Exit status, the first that holds: 2, the command line is wrong; 1, a cell could not be measured because of an error, the results could not be written, or the run was interrupted; 99, an SLO given by --slo was missed; 3, a measurement is INVALID, or its samples are too few for a verdict on an SLO given by --slo; 0, none of these. SUSPECT, and the default SLO, change nothing.`
 
@@ -218,8 +225,7 @@ func (o *options) notYet() error {
 		name  string
 		given bool
 	}{
-		{"--rate", o.Rate != nil}, {"--arrivals", o.Arrivals != nil}, {"--step", o.Step != nil}, {"--size-mix", o.SizeMix != nil},
-		{"--max-wait", o.MaxWait != nil}, {"--repeat", o.Repeat != nil}, {"--budget", o.Budget != nil},
+		{"--repeat", o.Repeat != nil}, {"--budget", o.Budget != nil},
 		{"--resume", o.Resume}, {"--explain", o.Explain},
 	} {
 		if f.given {
@@ -263,6 +269,8 @@ func (o *options) check() error {
 		{o.Requests < 0 || o.given["requests"] && o.Requests == 0 || o.Requests > workload.MaxNumber/2, fmt.Sprintf("--requests %d: 1 to %d are allowed", o.Requests, int64(workload.MaxNumber/2))},
 		{o.Warmup < 0 || o.Warmup > time.Hour, fmt.Sprintf("--warmup %v: 0s to 1h are allowed", o.Warmup)},
 		{o.Timeout < 10*time.Millisecond || o.Timeout > stats.MaxBound/2, fmt.Sprintf("--timeout %v: 10ms to %v are allowed", o.Timeout, stats.MaxBound/2)},
+		{matrix && len(o.Matrix.Sizes) > 0 && o.SizeMix != "" || len(o.Size) > 0 && o.SizeMix != "", "--size-mix: takes the place of --size and --sizes"},
+		{o.InFlight > workload.MaxClients/2, fmt.Sprintf("--inflight %d: at most %d are allowed", o.InFlight, workload.MaxClients/2)},
 		{o.InFlight < 0 || o.given["inflight"] && o.InFlight == 0, fmt.Sprintf("--inflight %d: 1 and more are allowed; for no cap leave it out", o.InFlight)},
 		{o.Connections < 0 || o.given["connections"] && o.Connections == 0, fmt.Sprintf("--connections %d: 1 to the number of clients are allowed; for the transport's own way leave it out", o.Connections)},
 		{o.Accounts < 1 || o.Accounts > 1000, fmt.Sprintf("--accounts %d: 1 to 1000 are allowed", o.Accounts)},
@@ -280,11 +288,14 @@ func (o *options) check() error {
 			return errors.New(c.say)
 		}
 	}
+	if err := o.checkOpen(); err != nil {
+		return err
+	}
 	for _, n := range o.Clients {
 		if n < 1 || n > workload.MaxClients {
 			return fmt.Errorf("--clients %d: 1 to %d are allowed", n, workload.MaxClients)
 		}
-		if o.Connections > n {
+		if o.Connections > n && !o.given["rate"] {
 			return fmt.Errorf("--connections %d: at most one for each of the %d clients makes sense", o.Connections, n)
 		}
 	}

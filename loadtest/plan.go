@@ -13,6 +13,7 @@ import (
 	"tailgate/loadtest/floor"
 	"tailgate/loadtest/host"
 	"tailgate/loadtest/machine"
+	"tailgate/loadtest/pacer"
 	"tailgate/loadtest/report"
 	"tailgate/loadtest/runner"
 	"tailgate/loadtest/stats"
@@ -63,6 +64,8 @@ type plan struct {
 	tls      *tls.Config
 	cores    machine.Plan
 	keys     []string
+	pace     *pacer.Config    // of an open loop; nil in a closed one
+	mix      []workload.Share // of sizes; none = every cell has its size
 }
 
 // plan checks the options and lays out the cells. Its errors are about the command line.
@@ -73,6 +76,12 @@ func (o *options) plan() (*plan, error) {
 	p := &plan{options: o, keys: o.Key}
 	var err error
 	if p.slos, err = o.objectives(); err != nil {
+		return nil, err
+	}
+	if p.pace, err = o.pace(); err != nil {
+		return nil, err
+	}
+	if p.mix, err = o.sizeMix(); err != nil {
 		return nil, err
 	}
 	if err := p.layOut(); err != nil {
@@ -87,6 +96,9 @@ func (o *options) plan() (*plan, error) {
 		}
 	}
 	p.timing()
+	if err := p.checkPace(); err != nil {
+		return nil, err
+	}
 	for i := range p.cells {
 		p.order = append(p.order, i)
 	}
@@ -114,6 +126,12 @@ func (p *plan) layOut() error {
 		texts = all.Names()
 		sizes, clients = orDefault(sizes, defaultSizes), orDefault(clients, defaultClients)
 	}
+	if len(p.mix) > 0 {
+		sizes = []byteSize{0}
+	}
+	if p.pace != nil && len(o.Clients) == 0 && o.command != "matrix" {
+		clients = []int{50} // they only share out the connections
+	}
 	specs, err := p.specs(texts)
 	if err != nil {
 		return err
@@ -128,7 +146,7 @@ func (p *plan) layOut() error {
 			}
 		}
 	}
-	if o.Transport == "" && o.Target == "" && o.CancelShare+o.ReplShare == 0 {
+	if o.Transport == "" && o.Target == "" && o.CancelShare+o.ReplShare == 0 && len(p.mix) == 0 {
 		// The floor is run where it is lowest, beside the smallest cell, since a multiple of it needs the same size and clients.
 		smallest := slices.MinFunc(p.cells, func(a, b cell) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.clients, b.clients)) })
 		p.cells = append(p.cells, cell{spec: all.Spec{Transport: floor.Transport()}, size: smallest.size, clients: smallest.clients, floor: true})
@@ -219,6 +237,9 @@ func (p *plan) checkSizes(instruments []workload.Instrument) error {
 }
 
 func (p *plan) sizeFlag() string {
+	if len(p.mix) > 0 {
+		return "--size-mix"
+	}
 	if p.options.command == "matrix" {
 		return "--sizes"
 	}
@@ -242,8 +263,11 @@ func (p *plan) timing() {
 
 // estimate is about how long the rest of the run takes, from the n-th cell on.
 func (p *plan) estimate(from int) time.Duration {
-	if p.options.Requests > 0 {
+	if p.options.Requests > 0 && p.pace == nil {
 		return 0
+	}
+	if p.options.Requests > 0 {
+		return time.Duration(len(p.cells)-from) * (time.Duration(float64(p.options.Requests)/p.pace.Rate*1e9) + p.options.Warmup + cellOverhead)
 	}
 	return time.Duration(len(p.cells)-from) * (p.duration + p.options.Warmup + cellOverhead)
 }
@@ -258,9 +282,9 @@ func (p *plan) runnerCell(c cell) runner.Cell {
 		},
 		Keys: p.keys, Clients: c.clients, Connections: o.Connections, InFlight: o.InFlight,
 		Flow: workload.Config{
-			Seed: o.Seed, Size: c.size, Minimal: o.Ack == "minimal", CancelShare: o.CancelShare, ReplaceShare: o.ReplShare, EchoOnly: c.floor,
+			Seed: o.Seed, Size: c.size, Mix: p.mix, Minimal: o.Ack == "minimal", CancelShare: o.CancelShare, ReplaceShare: o.ReplShare, EchoOnly: c.floor,
 		},
-		Duration: p.duration, Requests: o.Requests, Warmup: o.Warmup, Timeout: o.Timeout, Plan: p.cores,
+		Duration: p.duration, Requests: o.Requests, Warmup: o.Warmup, Timeout: o.Timeout, Plan: p.cores, Open: p.openLoop(),
 	}
 	if p.extra > 0 {
 		rc.MinSamples, rc.MaxExtra = stats.P999.MinSamples(), p.extra
@@ -270,9 +294,19 @@ func (p *plan) runnerCell(c cell) runner.Cell {
 
 // reportCell describes the cell, before it is measured.
 func (p *plan) reportCell(c cell, order int) report.Cell {
-	return report.Cell{
+	rc := report.Cell{
 		Transport: c.spec.Transport.Name, Spec: c.spec.String(), Flow: c.spec.Flow, Engine: c.spec.Engine, Encoding: c.spec.Encoding, Ack: p.options.Ack,
 		Size: c.size, Clients: c.clients, InFlight: p.options.InFlight, Mode: "closed", Run: 1, Order: order,
 		Notes: map[string]int64{}, Intervals: map[string][2]float64{}, SLO: []report.Objective{}, Reasons: []string{},
 	}
+	for _, share := range p.mix {
+		rc.SizeMix = append(rc.SizeMix, report.Share{Size: share.Size, Weight: share.Weight})
+	}
+	if p.pace != nil {
+		rc.Mode, rc.OfferedRate, rc.Arrivals = "open", &p.pace.Rate, p.pace.Arrivals.String()
+		for _, step := range p.pace.Steps {
+			rc.Steps = append(rc.Steps, report.Step{Seconds: step.At.Seconds(), Rate: step.Rate})
+		}
+	}
+	return rc
 }

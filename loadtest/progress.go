@@ -30,7 +30,7 @@ func (l progress) cell(p *plan, n int, c cell) func(runner.Progress) {
 	if l.terminal == nil {
 		return nil
 	}
-	head := fmt.Sprintf("[%d/%d] %s, %s x %d", n+1, len(p.cells), c.spec, report.SizeText(c.size), c.clients)
+	head := fmt.Sprintf("[%d/%d] %s, %s x %d", n+1, len(p.cells), c.spec, p.sizeText(c), c.clients)
 	left := func(elapsed time.Duration) string {
 		rest := p.estimate(n) - p.options.Warmup - elapsed
 		if rest <= 0 {
@@ -47,6 +47,13 @@ func (l progress) cell(p *plan, n int, c cell) func(runner.Progress) {
 		rate := float64(now.Done) / now.Elapsed.Seconds()
 		l.show(fmt.Sprintf("%s: %d done, %.0f/s%s%s", head, now.Done, rate, p99, left(now.Elapsed)))
 	}
+}
+
+func (p *plan) sizeText(c cell) string {
+	if len(p.mix) > 0 {
+		return p.options.SizeMix
+	}
+	return report.SizeText(c.size)
 }
 
 // show overwrites the line. A terminal that has gone away is no reason to stop measuring.

@@ -120,27 +120,42 @@ type shard struct {
 
 // Recorder is the records of one cell.
 type Recorder struct {
-	shards  []shard
-	clients []Client
+	shards []shard
+
+	mu      sync.Mutex
+	clients []*Client
 }
 
-// New returns a recorder for some clients that record into the given number of shards, at least one of each. A shard holds five histograms
+// New returns a recorder for some clients that record into the given number of shards, at least one. A shard holds five histograms
 // of about 250 KB, a client some kilobytes.
 func New(clients, shards int) *Recorder {
-	r := &Recorder{shards: make([]shard, max(shards, 1)), clients: make([]Client, max(clients, 1))}
+	r := &Recorder{shards: make([]shard, max(shards, 1))}
 	for i := range r.shards {
 		s := &r.shards[i]
 		s.response, s.service, s.lag, s.credit, s.server = newSeries(), newSeries(), newSeries(), newSeries(), newSeries()
 		s.notes = make(map[string]int64)
 	}
-	for i := range r.clients {
-		r.clients[i].shard = &r.shards[i%len(r.shards)]
+	for range clients {
+		r.Add()
 	}
 	return r
 }
 
 // Client returns where a client records, 0 to clients-1.
-func (r *Recorder) Client(i int) *Client { return &r.clients[i] }
+func (r *Recorder) Client(i int) *Client {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.clients[i]
+}
+
+// Add returns where one client more records. Safe while others record.
+func (r *Recorder) Add() *Client {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &Client{shard: &r.shards[len(r.clients)%len(r.shards)]}
+	r.clients = append(r.clients, c)
+	return c
+}
 
 // add records one request. The lock is held.
 func (s *shard) add(e *entry) {
@@ -301,9 +316,11 @@ func (r *Recorder) Peek(p stats.Percentile) (stats.Value, error) {
 
 // Offered is the number of requests recorded so far. Safe while clients record, and nobody waits for it.
 func (r *Recorder) Offered() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var n int64
-	for i := range r.clients {
-		n += r.clients[i].offered.Load()
+	for _, c := range r.clients {
+		n += c.offered.Load()
 	}
 	return n
 }

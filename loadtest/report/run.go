@@ -37,13 +37,14 @@ type Run struct {
 
 // Method is how the cells were measured, where it is the same for all.
 type Method struct {
-	Loop           string   `json:"loop"` // "closed"
+	Loop           string   `json:"loop"` // "closed" or "open"
 	Seed           uint64   `json:"seed"` // of the flow and of the order of the cells
 	WarmupSeconds  float64  `json:"warmup_seconds"`
-	TimeoutSeconds float64  `json:"timeout_seconds"` // of one request
-	Target         string   `json:"target"`          // address of the gateway; empty where it was hosted, fresh for every cell
-	Accounts       int      `json:"accounts"`        // that the connections are spread over
-	Journal        string   `json:"journal"`         // mode of the hosted gateway's journal
+	TimeoutSeconds float64  `json:"timeout_seconds"`  // of one request
+	MaxWaitSeconds float64  `json:"max_wait_seconds"` // open loop: how late a request may be sent
+	Target         string   `json:"target"`           // address of the gateway; empty where it was hosted, fresh for every cell
+	Accounts       int      `json:"accounts"`         // that the connections are spread over
+	Journal        string   `json:"journal"`          // mode of the hosted gateway's journal
 	Pinned         bool     `json:"pinned"`
 	ServerCores    []int    `json:"server_cores"`
 	ClientCores    []int    `json:"client_cores"`
@@ -64,13 +65,17 @@ type Cell struct {
 	Encoding  string `json:"encoding"`
 	Ack       string `json:"ack"`
 
-	Size        int      `json:"size"`
-	Clients     int      `json:"clients"`
-	InFlight    int      `json:"inflight"` // 0 = no cap
-	Mode        string   `json:"mode"`
-	OfferedRate *float64 `json:"offered_rate"` // null in a closed loop
-	Run         int      `json:"run"`
-	Order       int      `json:"order"` // which cell of the run it was, from 1
+	Size        int       `json:"size"` // 0 where it is mixed
+	SizeMix     []Share   `json:"size_mix,omitempty"`
+	Clients     int       `json:"clients"`
+	InFlight    int       `json:"inflight"`           // as it was asked for; 0 = no cap, or the default in an open loop
+	Mode        string    `json:"mode"`               // "closed" or "open"
+	OfferedRate *float64  `json:"offered_rate"`       // that was asked for, before the first step; null in a closed loop
+	Arrivals    string    `json:"arrivals,omitempty"` // "poisson" or "constant"
+	Steps       []Step    `json:"steps,omitempty"`
+	Schedule    *Schedule `json:"schedule,omitempty"` // what became of it; open loop
+	Run         int       `json:"run"`
+	Order       int       `json:"order"` // which cell of the run it was, from 1
 	Gomaxprocs  struct {
 		Client int `json:"client"`
 		Server int `json:"server"` // 0 where unknown
@@ -83,7 +88,7 @@ type Cell struct {
 	Seconds     float64          `json:"seconds"`
 	Fates                        // of the measured requests
 	Good        int64            `json:"good"`
-	Throughput  float64          `json:"throughput"`      // answers a second
+	Throughput  float64          `json:"throughput"`      // answers a second: of requests due in the interval; in an open loop, that came within it
 	Silence     float64          `json:"silence_seconds"` // from the last answer within the interval to its end
 	Wrong       int64            `json:"wrong_answers"`
 	Notes       map[string]int64 `json:"notes"`
@@ -112,6 +117,27 @@ type Cell struct {
 	Client      *Use           `json:"client"`
 	ServerUse   *Use           `json:"server"`
 	ServerLog   string         `json:"server_log,omitempty"` // last warnings of the hosted gateway, where requests were lost
+}
+
+// Share is one size of a mix.
+type Share struct {
+	Size   int     `json:"size"`
+	Weight float64 `json:"weight"`
+}
+
+// Step is a change of the rate.
+type Step struct {
+	Seconds float64 `json:"seconds"` // from the beginning of the measured interval
+	Rate    float64 `json:"rate"`
+}
+
+// Schedule is how an open loop kept to its schedule.
+type Schedule struct {
+	Due         int64   `json:"due"`       // in the measured interval
+	Behind      int64   `json:"behind"`    // of those, not sent by its end, or not in their time, by the tester's own fault
+	SentRate    float64 `json:"sent_rate"` // due less behind, a second
+	Workers     int     `json:"workers"`   // most requests under way
+	InFlightCap int     `json:"inflight_cap"`
 }
 
 // Fates is the accounts: how requests ended.
@@ -287,6 +313,12 @@ func (c *Cell) Fill(out runner.Outcome, validity runner.Validity, slos []stats.S
 	c.Started, c.Seconds, c.Throughput, c.Interrupted = out.Started, out.Seconds, out.Throughput, out.Interrupted
 	c.Fates, c.WarmupFates, c.IDPrefix = newFates(out.Counts), newFates(out.WarmupFates), out.IDPrefix
 	c.Silence = out.Silence.Seconds()
+	if c.Mode == "open" {
+		c.Schedule = &Schedule{Due: out.Scheduled, Behind: out.Behind, Workers: out.Workers, InFlightCap: out.InFlightCap}
+		if out.Seconds > 0 {
+			c.Schedule.SentRate = float64(out.Scheduled-out.Behind) / out.Seconds
+		}
+	}
 	c.Wrong, c.Notes = out.Wrong, out.Notes
 	c.Connections.Asked, c.Connections.Redials = out.Connections.Asked, out.Connections.Redials
 	if open := out.Connections.Open; open >= 0 {

@@ -82,12 +82,52 @@ func (t *table) heading() {
 	case m.Pinned:
 		cores = "clients on core " + list(m.ClientCores)
 	}
-	t.line("Closed loop, response time from the moment a client became free; %s; %s.", where, cores)
+	loop := "Closed loop, response time from the moment a client became free"
+	if m.Loop == "open" {
+		loop = "Open loop" + t.pace() + ", response time from the scheduled time of sending"
+	}
+	t.line("%s; %s; %s.", loop, where, cores)
 	e := t.run.Environment
 	t.line("%s, %d cores, kernel %s, %s, %s.", orUnknown(e.CPU), e.OnlineCores, orUnknown(e.Kernel), e.GoVersion, orUnknown(e.CongestionControl))
+	if len(t.cells) > 0 && len(t.cells[0].SizeMix) > 0 {
+		t.line("Sizes by weight: %s.", t.cells[0].SizeName())
+	}
 	if t.run.Interrupted {
 		t.line("INTERRUPTED: the cells below are those that had begun.")
 	}
+}
+
+// pace is the rate of an open loop, the same for every cell.
+func (t *table) pace() string {
+	if len(t.cells) == 0 || t.cells[0].OfferedRate == nil {
+		return ""
+	}
+	c := t.cells[0]
+	text := fmt.Sprintf(" at %s/s", strconv.FormatFloat(*c.OfferedRate, 'f', -1, 64))
+	for _, step := range c.Steps {
+		text += fmt.Sprintf(", from %s s on %s/s", strconv.FormatFloat(step.Seconds, 'f', -1, 64), strconv.FormatFloat(step.Rate, 'f', -1, 64))
+	}
+	return text + " (" + c.Arrivals + ")"
+}
+
+// sizeShort fits the heading of a group.
+func (c *Cell) sizeShort() string {
+	if len(c.SizeMix) > 0 {
+		return "mix"
+	}
+	return SizeText(c.Size)
+}
+
+// SizeName is the cell's size, or its mix of sizes.
+func (c *Cell) SizeName() string {
+	if len(c.SizeMix) == 0 {
+		return SizeText(c.Size)
+	}
+	var parts []string
+	for _, share := range c.SizeMix {
+		parts = append(parts, SizeText(share.Size)+":"+strconv.FormatFloat(share.Weight, 'f', -1, 64))
+	}
+	return strings.Join(parts, " ")
 }
 
 func orUnknown(text string) string { return cmp.Or(text, "unknown") }
@@ -104,7 +144,7 @@ func (t *table) groups() {
 	for i := 0; i < len(t.cells); {
 		first := t.cells[i]
 		t.line("")
-		t.line(layout, fmt.Sprintf("%s x %s", SizeText(first.Size), count(int64(first.Clients), "client")),
+		t.line(layout, fmt.Sprintf("%s x %s", first.sizeShort(), count(int64(first.Clients), "client")),
 			"p50", "p99", "p99.9", "P99/P50", "answers/s", t.sloHeading(), "bound by", "measured")
 		for ; i < len(t.cells) && t.cells[i].Size == first.Size && t.cells[i].Clients == first.Clients; i++ {
 			t.row(t.cells[i])
@@ -230,7 +270,7 @@ func cut(text string, width int) string {
 
 // where names a cell in a sentence.
 func (c *Cell) where() string {
-	return fmt.Sprintf("%s, %s x %d", c.Name(), SizeText(c.Size), c.Clients)
+	return fmt.Sprintf("%s, %s x %d", c.Name(), c.SizeName(), c.Clients)
 }
 
 // lost tells of requests without an answer, and of rejected ones.
@@ -339,7 +379,7 @@ func (t *table) objective(name string) string {
 		case text == "met":
 			met++
 		default:
-			missed = append(missed, fmt.Sprintf("%s x %d", SizeText(c.Size), c.Clients))
+			missed = append(missed, fmt.Sprintf("%s x %d", c.SizeName(), c.Clients))
 		}
 	}
 	total := met + len(missed) + unknown

@@ -38,7 +38,7 @@ func (t *table) tail() {
 		if known < 2 {
 			continue
 		}
-		text := fmt.Sprintf("At %s x %d ", SizeText(last.Size), last.Clients)
+		text := fmt.Sprintf("At %s x %d ", last.SizeName(), last.Clients)
 		if best == worst {
 			text += fmt.Sprintf("all %d have the same p99, %s", known, best.Response.text("p99"))
 		} else {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tailgate/loadtest/machine"
+	"tailgate/loadtest/pacer"
 	"tailgate/loadtest/record"
 	"tailgate/loadtest/stats"
 	"tailgate/loadtest/workload"
@@ -49,8 +50,9 @@ type Cell struct {
 	Dial        transports.DialConfig // everything but Key
 	Keys        []string              // API keys of the accounts; connection i uses number i modulo their count; none = no key
 	Clients     int                   // at least 1
-	Connections int                   // 1 to Clients; client i uses number i modulo this; 0 = one each, or one for all where Transport.PerClient is false
-	InFlight    int                   // most requests in flight over all clients; 0 = no bound but Clients
+	Connections int                   // 1 to Clients, in an open loop to workload.MaxClients; client i uses number i modulo this; 0 = one each, or one for all where Transport.PerClient is false
+	InFlight    int                   // most requests in flight over all clients; 0 = no bound but Clients, or InFlight's in an open loop
+	Open        *OpenLoop             // nil = closed loop
 	Flow        workload.Config       // Prefix and Instruments are filled in
 
 	Duration   time.Duration // of the measured interval; ignored with Requests
@@ -92,7 +94,11 @@ type Outcome struct {
 	Warmup      time.Duration // as it was
 	WarmupFates record.Counts // its requests, of which nothing else is recorded
 	Seconds     float64       // length of the measured interval
-	Throughput  float64       // answers a second
+	Throughput  float64       // answers a second; in an open loop those that came within the interval
+	Scheduled   int64         // open loop: requests that were due in the interval by the schedule
+	Behind      int64         // open loop: of those, how many the tester itself had not sent by its end, or not in their time
+	Workers     int           // open loop: most requests under way
+	InFlightCap int           // in force; 0 = none
 	Silence     time.Duration // from the last answer within the interval to its end; the whole interval where there was none
 	Deserted    bool          // every client's last request ended with nothing: timed out, error or unsent
 	Connections Connections
@@ -136,7 +142,10 @@ type run struct {
 
 	epoch   time.Time // zero of the run's clock
 	barrier chan struct{}
-	start   time.Duration // when the clients were let go
+	start   time.Duration // when the clients were let go, or zero of the schedule
+
+	schedule *pacer.Schedule // of an open loop
+
 	from    atomic.Int64  // when the measured interval begins; in the far future while it is not known
 	until   atomic.Int64  // when it ends; nobody begins a request after it
 	tickets atomic.Int64  // measured requests begun, where the cell goes by requests
@@ -159,7 +168,12 @@ func prepare(ctx context.Context, cell Cell) (*run, error) {
 			cell.Connections = cell.Clients
 		}
 	}
-	if cell.Connections > cell.Clients {
+	if cell.Open != nil {
+		if err := prepareOpen(&cell); err != nil {
+			return nil, err
+		}
+	}
+	if cell.Connections > cell.Clients && cell.Open == nil || cell.Connections > workload.MaxClients {
 		return nil, fmt.Errorf("runner: %d connections for %d clients: at most one a client makes sense", cell.Connections, cell.Clients)
 	}
 	// The other descriptors of a process (its files, pollers, pipes) are fewer than 64.
@@ -193,7 +207,11 @@ func prepare(ctx context.Context, cell Cell) (*run, error) {
 		return nil, err
 	}
 	// A shard for each client that can run at the same time, and as many more, so that two seldom want the same.
-	r.recorder = record.New(cell.Clients, min(cell.Clients, 2*runtime.GOMAXPROCS(0)))
+	if cell.Open != nil {
+		r.recorder = record.New(0, 2*runtime.GOMAXPROCS(0)) // workers come as they are needed
+	} else {
+		r.recorder = record.New(cell.Clients, min(cell.Clients, 2*runtime.GOMAXPROCS(0)))
+	}
 	return r, nil
 }
 
@@ -280,28 +298,21 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 	_ = machine.ResetPeak() // where it cannot be reset, the peak is that of the whole run
 
 	var running sync.WaitGroup
-	clients := make([]*client, r.cell.Clients)
-	for i := range clients {
-		clients[i] = &client{
-			run: r, link: r.links[i%len(r.links)], source: r.flow.Source(i), record: r.recorder.Client(i), answers: [2]time.Duration{never, never},
-		}
-		running.Go(clients[i].loop)
-	}
 	finished := make(chan struct{})
+	out := Outcome{IDPrefix: r.prefix, InFlightCap: r.cell.InFlight}
+	begin := r.beginClosed
+	if r.cell.Open != nil {
+		begin = r.beginOpen
+	}
+	clients, err := begin(&running)
+	if err != nil {
+		return Outcome{}, err
+	}
 	go func() {
 		running.Wait()
 		close(finished)
 	}()
-
-	r.epoch = time.Now()
-	out := Outcome{Started: r.epoch, IDPrefix: r.prefix}
-	r.start = r.now()
-	r.until.Store(never)
-	r.from.Store(never)
-	if r.cell.Warmup == 0 {
-		r.begin(r.start)
-	}
-	close(r.barrier)
+	out.Started = r.epoch
 
 	edges, watchErr := r.watch(ctx, finished)
 	close(r.stopped)
@@ -313,12 +324,11 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 		return Outcome{}, watchErr
 	}
 
-	var err error
 	if out.Result, err = r.recorder.Result(); err != nil {
 		return Outcome{}, err
 	}
 	from, until := time.Duration(r.from.Load()), time.Duration(r.until.Load())
-	if r.cell.Requests > 0 {
+	if r.cell.Requests > 0 && r.cell.Open == nil {
 		until = time.Duration(r.last.Load())
 	}
 	out.Warmup = min(from, until) - r.start
@@ -326,15 +336,64 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 	if out.Seconds > 0 {
 		out.Throughput = float64(out.Counts.Answered()) / out.Seconds
 	}
+	r.account(&out, clients(), from, until)
+	out.ClientUse, out.ServerUse = r.use(edges)
+	out.Connections = r.connections()
+	return out, nil
+}
+
+// beginClosed lets the clients of a closed loop go, and returns where to find them.
+func (r *run) beginClosed(running *sync.WaitGroup) (func() []*client, error) {
+	clients := make([]*client, r.cell.Clients)
+	for i := range clients {
+		clients[i] = &client{
+			run: r, link: r.links[i%len(r.links)], source: r.flow.Source(i), record: r.recorder.Client(i), answers: [2]time.Duration{never, never},
+		}
+		running.Go(clients[i].loop)
+	}
+	r.epoch = time.Now()
+	r.start = r.now()
+	r.until.Store(never)
+	r.from.Store(never)
+	if r.cell.Warmup == 0 {
+		r.begin(r.start)
+	}
+	close(r.barrier)
+	return func() []*client { return clients }, nil
+}
+
+// beginOpen starts the generators of an open loop, and returns where to find the workers when they have ended.
+func (r *run) beginOpen(running *sync.WaitGroup) (func() []*client, error) {
+	r.epoch = time.Now()
+	r.start = r.now() + startLead
+	o, err := newOpen(r, running)
+	if err != nil {
+		return nil, err
+	}
+	r.schedule = o.schedule
+	o.start()
+	return func() []*client { return o.workers }, nil
+}
+
+// account sums up what the clients, which have ended, know of themselves.
+func (r *run) account(out *Outcome, clients []*client, from, until time.Duration) {
+	var counted int64
 	for _, c := range clients {
 		for i, n := range c.warmup {
 			out.WarmupFates[i] += n
 		}
+		counted += c.counted
+		out.Behind += c.behind
 	}
 	out.Silence, out.Deserted = silence(clients, from, until)
-	out.ClientUse, out.ServerUse = r.use(edges)
-	out.Connections = r.connections()
-	return out, nil
+	if r.cell.Open == nil {
+		return
+	}
+	out.Workers = len(clients)
+	out.Scheduled = r.schedule.Count(from-r.start, until-r.start)
+	if out.Seconds > 0 {
+		out.Throughput = float64(counted) / out.Seconds
+	}
 }
 
 // silence looks at how the clients, which have ended, fared at the end of the interval.
@@ -378,6 +437,10 @@ func (r *run) begin(from time.Duration) {
 // warmUp waits for every client's first answer, but not for ever, and for its own time. Where the first answers come within it, as they
 // should, the interval begins at a time that was known before.
 func (r *run) warmUp(ctx context.Context, finished <-chan struct{}) {
+	if r.cell.Open != nil {
+		r.waitUntil(ctx, finished, time.Duration(r.from.Load()), nil)
+		return
+	}
 	if r.cell.Warmup == 0 {
 		return
 	}
@@ -404,6 +467,9 @@ func (r *run) watch(ctx context.Context, finished <-chan struct{}) (edges [2]edg
 	end := time.Duration(never)
 	if from := r.from.Load(); r.cell.Requests == 0 && from != never {
 		end = time.Duration(from) + r.cell.Duration
+	}
+	if r.cell.Open != nil {
+		end = r.end()
 	}
 	r.waitUntil(ctx, finished, end, r.progress)
 	// A percentile that lacks samples may get some more time.
@@ -464,6 +530,9 @@ var errStuck = errors.New("runner: a client does not come back from its request,
 // that ignores even that is an error.
 func (r *run) join(ctx context.Context, finished <-chan struct{}) error {
 	patience := r.cell.Timeout + r.cell.Timeout/deadlineShare + stuckGrace
+	if r.cell.Open != nil {
+		patience += r.cell.Open.MaxWait
+	}
 	if ctx.Err() != nil {
 		patience = interruptGrace
 	}

@@ -16,6 +16,7 @@ import (
 type client struct {
 	run    *run
 	link   *link
+	at     int // number of the link; open loop
 	source *workload.Source
 	record *record.Client
 	call   transports.Call
@@ -26,6 +27,9 @@ type client struct {
 
 	answers [2]time.Duration // when its last two answers came, the latest first; never where there was none
 	warmup  record.Counts    // its requests before the interval
+	counted int64            // measured answers that came within the interval
+	behind  int64            // measured requests that the tester itself had not sent by the end of the interval
+	wake    chan job         // open loop: the next request to send, and the lead with it
 	lost    bool             // its last request ended with nothing: timed out, error or unsent; a refusal shows that somebody is there
 }
 
@@ -44,12 +48,7 @@ func (c *client) lastAnswer(until time.Duration) (at time.Duration, ok bool) {
 func (c *client) loop() {
 	r := c.run
 	<-r.barrier
-	defer func() {
-		c.record.Flush()
-		if c.cancel != nil {
-			c.cancel()
-		}
-	}()
+	defer c.end()
 	free := r.start
 	for first := true; ; first = false {
 		measured, more := c.begin(free)
@@ -63,6 +62,14 @@ func (c *client) loop() {
 	}
 }
 
+// end hands over what the client still holds.
+func (c *client) end() {
+	c.record.Flush()
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
 // begin decides on a request that is due at this time: whether it is measured, and whether there is to be one at all.
 func (c *client) begin(intended time.Duration) (measured, more bool) {
 	r := c.run
@@ -73,20 +80,41 @@ func (c *client) begin(intended time.Duration) (measured, more bool) {
 	return measured, !measured || r.cell.Requests == 0 || r.tickets.Add(1) <= r.cell.Requests
 }
 
-// request makes one request and returns when the client was free again.
+// request makes one request of a closed loop and returns when the client was free again.
 func (c *client) request(intended time.Duration, measured bool) (free time.Duration) {
 	r := c.run
 	c.source.Next(&c.call)
 	called := r.now()
 	c.refreshDeadline(called)
-
-	var slotWait time.Duration
+	s := stamps{intended: intended, lag: called - intended}
 	var err error
-	sent := false
 	if r.slots != nil {
-		slotWait, err = c.takeSlot(called)
+		s.wait, err = c.takeSlot(called)
 	}
+	s.sent = called + s.wait
+	free, err = c.exchange(s, err, measured)
+	if pause := retryAfter(err); pause > 0 {
+		c.pause(pause)
+		return r.now()
+	}
+	return free
+}
+
+// stamps are the times of a request up to the call of the transport.
+type stamps struct {
+	intended time.Duration
+	lag      time.Duration // by the tester's own fault
+	wait     time.Duration // for a place in flight
+	sent     time.Duration // when the call begins
+}
+
+// exchange sends the request that was drawn, unless it has failed already, waits for its end, frees its place in flight, and records it. It
+// returns when the end was.
+func (c *client) exchange(s stamps, failed error, measured bool) (done time.Duration, err error) {
+	r := c.run
+	err = failed
 	var h *holder
+	sent := false
 	if err == nil {
 		if h, err = c.link.get(c.ctx); err == nil {
 			sent = true
@@ -98,35 +126,37 @@ func (c *client) request(intended time.Duration, measured bool) (free time.Durat
 			<-r.slots
 		}
 	}
-	done := r.now()
+	done = r.now()
 
-	if measured && r.cell.Requests > 0 {
+	if measured && r.cell.Requests > 0 && r.cell.Open == nil {
 		raise(&r.last, int64(done))
 	}
+	inTime := int64(done) <= r.until.Load()
 	if err == nil {
-		c.answers, c.lost = [2]time.Duration{done, c.answers[0]}, false
+		if c.lost = false; inTime { // in an open loop a client may have many requests to finish after the end
+			c.answers = [2]time.Duration{done, c.answers[0]}
+		}
+		if measured && inTime {
+			c.counted++
+		}
 		c.answered(measured, record.Times{
-			Response: done - intended, Service: done - called - slotWait - c.call.CreditWait, Lag: called - intended, CreditWait: slotWait + c.call.CreditWait,
+			Response: done - s.intended, Service: done - s.sent - c.call.CreditWait, Lag: s.lag, CreditWait: s.wait + c.call.CreditWait,
 		})
-		return done
+		return done, nil
 	}
 
 	c.source.Forget()
 	fate, note, lost := classify(err, sent)
 	c.lost = fate != record.Refused
 	if measured {
-		c.record.Lost(fate, done-intended, note)
+		c.record.Lost(fate, done-s.intended, note)
 	} else {
 		c.warmup[fate]++
 	}
 	if lost && h != nil {
 		c.link.lose(h)
 	}
-	if pause := retryAfter(err); pause > 0 {
-		c.pause(pause)
-		return r.now()
-	}
-	return done
+	return done, err
 }
 
 // answered checks the answer and records the request.

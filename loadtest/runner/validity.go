@@ -38,6 +38,9 @@ const (
 	// Little's law: clients = throughput x mean response time, where every client always has a request under way. What is missing was
 	// not measured: clients that started late, paused or stood still.
 	suspectLittle, invalidLittle = 0.05, 0.25
+	// Requests that were due and that the tester had not sent by the end of the interval, by its own fault: what was asked for is not
+	// what was offered. A hundredth is a stall of the tester as long as a hundredth of the interval at its very end.
+	suspectBehind, invalidBehind = 0.01, 0.05
 	// An interval of fewer mean responses than this sees each client finish too few requests for an average to settle.
 	longInterval = 10
 	// A closed loop offers nothing while it waits, so a gateway that dies in mid-run costs each client one request, however long it stays
@@ -123,6 +126,10 @@ func (j *judge) load(cell Cell, out Outcome) {
 		rejected = 0 // a cancel that comes too late is part of that flow
 	}
 	j.between(rejected, suspectRejected, math.Inf(1), "%.1f %% of the orders were rejected, so the load is lighter than it looks", 100*rejected)
+	if cell.Open != nil {
+		j.schedule(out)
+		return
+	}
 	if cell.Requests == 0 && out.Seconds > 0 {
 		under := out.Busy.Seconds() / out.Seconds
 		residual := 1 - under/float64(cell.Clients)
@@ -133,6 +140,20 @@ func (j *judge) load(cell Cell, out Outcome) {
 		j.between(math.Abs(residual), suspectLittle, invalidLittle,
 			"Little's law: %.1f requests were under way on average, not %d (residual %.0f %%)%s", under, cell.Clients, 100*residual, hint)
 	}
+}
+
+// schedule: was everything offered that was due, and by a generator that kept up?
+func (j *judge) schedule(out Outcome) {
+	offered := out.Counts.Offered()
+	if offered != out.Scheduled && !out.Interrupted {
+		j.say(&j.invalid, "%d requests were due by the schedule, %d offered", out.Scheduled, offered)
+	}
+	if out.Scheduled == 0 || out.Seconds == 0 {
+		return
+	}
+	behind := float64(out.Behind) / float64(out.Scheduled)
+	asked := float64(out.Scheduled) / out.Seconds
+	j.between(behind, suspectBehind, invalidBehind, "the generator cannot keep up: %.0f/s were due, it sent %.0f/s", asked, asked*(1-behind))
 }
 
 // end: was it answered until the end?
@@ -155,7 +176,7 @@ func (j *judge) end(out Outcome) {
 		j.say(&j.invalid, "no answer came in the whole interval of %.2g s", out.Seconds)
 	case out.Silence > limit:
 		j.say(&j.invalid, "no answer came in the last %.2g s of %.2g s", out.Silence.Seconds(), out.Seconds)
-	case out.Deserted:
+	case out.Deserted && out.Scheduled == 0: // workers of an open loop may have been idle since they were last needed
 		j.say(&j.invalid, "every client's last request ended without an answer")
 	}
 }

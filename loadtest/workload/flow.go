@@ -3,7 +3,9 @@ package workload
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
@@ -37,7 +39,8 @@ type Instrument struct {
 type Config struct {
 	Seed         uint64  // same seed, same flow, whatever the transport
 	Prefix       string  // PrefixLength characters that no other run against the same gateway uses, see RandomPrefix
-	Size         int     // encoded bytes of every new order, exactly
+	Size         int     // encoded bytes of every new order, exactly; ignored with Mix
+	Mix          []Share // several sizes, drawn independently for every new order
 	Clients      int     // 1 to MaxClients
 	Minimal      bool    // ask for small acknowledgements, without the tag
 	CancelShare  float64 // share of cancels, 0 to 1; CancelShare + ReplaceShare at most 1
@@ -46,15 +49,26 @@ type Config struct {
 	EchoOnly     bool // the peer is a bare echo: answers carry the id and the tag, and nothing else is checked
 }
 
+// Share is one size of a mix.
+type Share struct {
+	Size   int     // encoded bytes
+	Weight float64 // above 0; a size's share is its weight by the sum of all
+}
+
+// MaxShares bounds the sizes of a mix: each has a table of some kilobytes for every instrument.
+const MaxShares = 64
+
 // MaxClients bounds the clients of a flow, so that ids cannot run out (see ids.go).
 const MaxClients = 1 << 16
 
 // Flow is the orders of one cell. Immutable, safe for concurrent use; each client draws from its own [Source].
 type Flow struct {
 	config Config
-	shapes [][2*PriceSpread + 1][QuantitySpread]shape // by instrument, price - reference + PriceSpread, quantity - least
-	least  []uint64                                   // least quantity, by instrument
-	noise  []byte                                     // random bytes that tags are cut from; never written again
+	below  []float64                                    // share of the sizes up to and with this one, rising to 1
+	shapes [][][2*PriceSpread + 1][QuantitySpread]shape // by size, instrument, price - reference + PriceSpread, quantity - least
+	least  []uint64                                     // least quantity, by instrument
+	noise  []byte                                       // random bytes that tags are cut from; never written again
+	ids    *atomic.Uint64
 }
 
 // New checks the configuration and prepares the flow. A size that cannot be had is a *SizeError.
@@ -69,27 +83,25 @@ func New(config Config) (*Flow, error) {
 	case len(config.Instruments) == 0:
 		return nil, errors.New("workload: the gateway has no instrument that is open")
 	}
-	f := &Flow{config: config, shapes: make([][2*PriceSpread + 1][QuantitySpread]shape, len(config.Instruments)), least: make([]uint64, len(config.Instruments))}
-	smallest, longest := 0, 0
-	fits := config.Size <= MaxSize
+	f := &Flow{config: config, least: make([]uint64, len(config.Instruments)), ids: new(atomic.Uint64)}
 	for i, instrument := range config.Instruments {
 		f.least[i] = leastQuantity(instrument)
-		m := f.template(i)
-		for p := range f.shapes[i] {
-			m.Price = instrument.ReferencePrice + int64(p-PriceSpread)
-			for q := range f.shapes[i][p] {
-				m.Quantity = f.least[i] + uint64(q)
-				base := proto.Size(m)
-				smallest = max(smallest, base)
-				shape, ok := fit(base, config.Size)
-				fits = fits && ok
-				longest = max(longest, shape.tag)
-				f.shapes[i][p][q] = shape
-			}
-		}
 	}
-	if !fits {
-		return nil, &SizeError{Size: config.Size, Smallest: smallest}
+	mix := config.Mix
+	if len(mix) == 0 {
+		mix = []Share{{Size: config.Size, Weight: 1}}
+	}
+	if err := f.weigh(mix); err != nil {
+		return nil, err
+	}
+	longest := 0
+	for _, share := range mix {
+		shapes, tag, err := f.shape(share.Size)
+		if err != nil {
+			return nil, err
+		}
+		f.shapes = append(f.shapes, shapes)
+		longest = max(longest, tag)
 	}
 	if longest > 0 {
 		f.noise = make([]byte, longest+tagSlack)
@@ -100,6 +112,50 @@ func New(config Config) (*Flow, error) {
 		}
 	}
 	return f, nil
+}
+
+// weigh sums up the shares of a mix.
+func (f *Flow) weigh(mix []Share) error {
+	if len(mix) > MaxShares {
+		return fmt.Errorf("workload: %d sizes in a mix: at most %d are allowed", len(mix), MaxShares)
+	}
+	total := 0.0
+	for _, share := range mix {
+		if !(share.Weight > 0) || math.IsInf(share.Weight, 1) {
+			return fmt.Errorf("workload: size %d has the weight %v: above 0 is allowed", share.Size, share.Weight)
+		}
+		total += share.Weight
+		f.below = append(f.below, total)
+	}
+	for i := range f.below {
+		f.below[i] /= total
+	}
+	return nil
+}
+
+// shape finds how orders on every instrument get their size, and the longest tag among them.
+func (f *Flow) shape(size int) (shapes [][2*PriceSpread + 1][QuantitySpread]shape, longest int, err error) {
+	shapes = make([][2*PriceSpread + 1][QuantitySpread]shape, len(f.config.Instruments))
+	smallest, fits := 0, size <= MaxSize
+	for i, instrument := range f.config.Instruments {
+		m := f.template(i)
+		for p := range shapes[i] {
+			m.Price = instrument.ReferencePrice + int64(p-PriceSpread)
+			for q := range shapes[i][p] {
+				m.Quantity = f.least[i] + uint64(q)
+				base := proto.Size(m)
+				smallest = max(smallest, base)
+				shape, ok := fit(base, size)
+				fits = fits && ok
+				longest = max(longest, shape.tag)
+				shapes[i][p][q] = shape
+			}
+		}
+	}
+	if !fits {
+		return nil, 0, &SizeError{Size: size, Smallest: smallest}
+	}
+	return shapes, longest, nil
 }
 
 // leastQuantity is the smallest quantity whose notional the instrument takes at every price of the flow. Where prices can reach zero no

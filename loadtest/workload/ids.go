@@ -2,10 +2,11 @@ package workload
 
 import (
 	"crypto/rand"
+	"sync/atomic"
 )
 
 // An id is a prefix of PrefixLength random characters for each cell (36 bits: among 1,000 cells that a gateway sees in a day the chance
-// that any two share one is 7 in a million) and a number of numberLength (36 bits: n-th request x clients + client), both in the 64
+// that any two share one is 7 in a million) and a number of numberLength (36 bits: clients take them in blocks, so that it does not matter how unevenly they send), both in the 64
 // characters that the contract allows; then as many fillers as the exact size asks for.
 const (
 	PrefixLength = 6
@@ -33,8 +34,8 @@ func RandomPrefix() string {
 // ids hands out the ids of one client.
 type ids struct {
 	prefix string
-	number uint64 // of the next id
-	step   uint64
+	taken  *atomic.Uint64 // numbers that are taken, of all clients
+	number uint64         // of the next id
 	block  string
 	next   int
 	buffer [idsAtOnce * maxIDLength]byte
@@ -45,6 +46,7 @@ type ids struct {
 func (s *ids) take(length int) (string, uint64) {
 	if s.next == idsAtOnce || s.block == "" {
 		b := s.buffer[:0]
+		s.number = s.taken.Add(idsAtOnce) - idsAtOnce
 		n := s.number
 		for range idsAtOnce {
 			b = append(b, s.prefix...)
@@ -54,13 +56,13 @@ func (s *ids) take(length int) (string, uint64) {
 			for range maxIDLength - IDLength {
 				b = append(b, filler)
 			}
-			n += s.step
+			n++
 		}
 		s.block, s.next = string(b), 0
 	}
 	start := s.next * maxIDLength
 	n := s.number
 	s.next++
-	s.number += s.step
+	s.number++
 	return s.block[start : start+length], n
 }

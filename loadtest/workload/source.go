@@ -48,7 +48,7 @@ func (f *Flow) Source(client int) *Source {
 		flow:       f,
 		instrument: client % len(f.config.Instruments),
 		rng:        rand.New(rand.NewPCG(f.config.Seed, uint64(client))),
-		ids:        ids{prefix: f.config.Prefix, number: uint64(client), step: uint64(f.config.Clients)},
+		ids:        ids{prefix: f.config.Prefix, taken: f.ids},
 	}
 	template := f.template(s.instrument)
 	s.submit.Symbol = template.Symbol
@@ -94,7 +94,7 @@ func (s *Source) nextSubmit() {
 		m.TimeInForce = pb.TimeInForce_TIME_IN_FORCE_DAY
 	}
 	offset := s.drawOffset(order.side)
-	shape := &s.flow.shapes[s.instrument][offset+PriceSpread][order.quantity]
+	shape := &s.flow.shapes[s.drawSize()][s.instrument][offset+PriceSpread][order.quantity]
 	id, number := s.ids.take(shape.id)
 	m.ClientOrderId = id
 	m.Side = order.side
@@ -105,6 +105,19 @@ func (s *Source) nextSubmit() {
 		start := int(number*0x9E3779B97F4A7C15>>32) % tagSlack
 		m.ClientTag = s.flow.noise[start : start+shape.tag : start+shape.tag]
 	}
+}
+
+// drawSize draws the size of a new order, by its place in the mix.
+func (s *Source) drawSize() int {
+	below := s.flow.below
+	if len(below) == 1 {
+		return 0
+	}
+	draw, i := s.rng.Float64(), 0
+	for i < len(below)-1 && draw >= below[i] {
+		i++
+	}
+	return i
 }
 
 // drawBlock draws a balanced block: whatever order its halves come in, they cancel out.

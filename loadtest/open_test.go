@@ -1,0 +1,51 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"tailgate/loadtest/runner"
+	"tailgate/transports/all"
+)
+
+// TestOpenLoop measures every transport at a constant and a random rate, with a step and a mix of sizes: all that was due was offered, and the
+// report says what was asked for.
+func TestOpenLoop(t *testing.T) {
+	for _, args := range [][]string{
+		{"--arrivals", "constant", "--size", "64", "--step", "250ms:1600"},
+		{"--size-mix", "64:3,4KB:1", "--connections", "3"},
+	} {
+		p := loadtest(t, append([]string{"--rate", "400", "--duration", "500ms", "--warmup", "50ms", "--clients", "5"}, args...)...)
+		r := p.run(t)
+		open := 0
+		for _, c := range r.Cells {
+			if c.Mode != "open" || c.OfferedRate == nil || *c.OfferedRate != 400 || c.Schedule == nil || c.Schedule.Due != c.Requests || c.Requests == 0 || c.Response.Count != c.Requests || c.Lag.Count != c.OK+c.Rejected {
+				t.Errorf("%s: %s at %v, schedule %+v, %d requests, %d in the response times: %v", c.Spec, c.Mode, c.OfferedRate, c.Schedule, c.Requests, c.Response.Count, c.Reasons)
+			}
+			if args[0] == "--arrivals" && (c.Requests != 500 || len(c.Steps) != 1 || c.Arrivals != "constant") {
+				t.Errorf("%s: %d requests at 400/s and then 1600/s for a quarter of a second each, steps %+v (%s)", c.Spec, c.Requests, c.Steps, c.Arrivals)
+			}
+			if args[0] == "--size-mix" && (len(c.SizeMix) != 2 || c.Connections.Asked != 3 || c.Arrivals != "poisson") {
+				t.Errorf("%s: sizes %+v, %d connections, %s", c.Spec, c.SizeMix, c.Connections.Asked, c.Arrivals)
+			}
+			open++
+		}
+		if open < len(all.All()) || !strings.Contains(p.stdout, "Open loop at 400/s") {
+			t.Errorf("%d cells; it printed\n%s", open, p.stdout)
+		}
+	}
+}
+
+// TestGeneratorThatCannotKeepUp: asked for far more than any generator can do, the measurement is INVALID and the status 3, and every request
+// that was due is accounted for.
+func TestGeneratorThatCannotKeepUp(t *testing.T) {
+	p := loadtest(t, "--transport", name(), "--rate", "5000000", "--duration", "300ms", "--warmup", "10ms", "--max-wait", "500ms", "--timeout", "2s")
+	c := p.run(t).Cells[0]
+	reasons := strings.Join(c.Reasons, "; ")
+	if p.status != exitInvalid || c.Validity != runner.Invalid || !strings.Contains(reasons, "the generator cannot keep up") && !strings.Contains(reasons, "the tester's own lag") {
+		t.Errorf("status %d, %s because of %q", p.status, c.Validity, reasons)
+	}
+	if c.Schedule.Due != c.Requests || c.Requests < 1_000_000 || c.Response.Count != c.Requests {
+		t.Errorf("%d due, %d accounted for, %d in the response times; want all of about 1500000", c.Schedule.Due, c.Requests, c.Response.Count)
+	}
+}
