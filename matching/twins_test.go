@@ -138,6 +138,7 @@ type flow struct {
 	ids         uint64
 	prices      int64 // around zero
 	quantity    uint64
+	deep        bool // most orders are new ones, priced to rest
 }
 
 // next draws the next command; resting are the orders that rest now.
@@ -151,6 +152,12 @@ func (f *flow) next(sequence uint64, resting []matching.Order) matching.Command 
 		OrderID:     f.Uint64N(f.ids),
 		Price:       f.Int64N(f.prices) - f.prices/2,
 		Quantity:    1 + f.Uint64N(f.quantity),
+	}
+	if f.deep && f.IntN(5) < 2 {
+		cmd.Kind = matching.Submit
+		if cmd.Price = f.Int64N(f.prices/2) - 2; cmd.Side == matching.Buy {
+			cmd.Price = -cmd.Price
+		}
 	}
 	// An id usually comes back on the same instrument, so that it is found there.
 	cmd.Instrument = f.instruments[cmd.OrderID%uint64(len(f.instruments))]
@@ -267,9 +274,9 @@ func TestTwins(t *testing.T) {
 		},
 		{
 			name:    "one deep book",
-			options: matching.Options{MaxOrders: 512, MaxLevels: 128, MaxInstruments: 1},
-			flow:    flow{instruments: []uint32{0}, ids: 120, prices: 40, quantity: 9},
-			reasons: []matching.Reason{matching.ReasonDuplicateOrderID, matching.ReasonUnknownOrder},
+			options: matching.Options{MaxOrders: 64, MaxLevels: 40, MaxInstruments: 1},
+			flow:    flow{instruments: []uint32{0}, ids: 300, prices: 30, quantity: 20, deep: true},
+			reasons: []matching.Reason{matching.ReasonDuplicateOrderID, matching.ReasonUnknownOrder, matching.ReasonBookFull},
 		},
 	} {
 		for _, cancelNew := range []bool{false, true} {
