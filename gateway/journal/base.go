@@ -197,11 +197,16 @@ func (s *scan) restore(to func(lsn uint64, r io.Reader) error) error {
 		return nil
 	}
 	snap := s.report.Snapshots[len(s.report.Snapshots)-1]
+	return handOver(s.fs, snapshotFile{snap.File, snap.LSN}, to)
+}
+
+// handOver gives a snapshot that was found whole to restore, each of its checksums looked at once more.
+func handOver(fs FS, snap snapshotFile, restore func(lsn uint64, r io.Reader) error) error {
 	var failed error
-	_, err := readSnapshot(s.fs, snapshotFile{snap.File, snap.LSN}, func(f File, _ int64) (snapfile.Header, error) {
+	_, err := readSnapshot(fs, snap, func(f File, _ int64) (snapfile.Header, error) {
 		h, err := snapfile.ReadHeader(f)
 		if err == nil {
-			failed = to(snap.LSN, snapfile.NewReader(f, h))
+			failed = restore(snap.lsn, snapfile.NewReader(f, h))
 		}
 		return h, err
 	})
@@ -209,7 +214,7 @@ func (s *scan) restore(to func(lsn uint64, r io.Reader) error) error {
 		return failed
 	}
 	if err != nil {
-		return fmt.Errorf("journal: snapshot %s: %w", snap.File, err)
+		return fmt.Errorf("journal: snapshot %s: %w", snap.path, err)
 	}
 	return nil
 }
