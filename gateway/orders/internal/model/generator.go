@@ -78,8 +78,8 @@ func (g *Generator) Next() orders.Command {
 			of1000 int
 			draw   func() orders.Command
 		}{
-			{585, g.submit}, {165, g.replace}, {45, g.cancel}, {60, g.again}, {10, g.massCancel},
-			{25, g.setLimits}, {15, g.setKillSwitch}, {15, g.defineInstrument}, {8, g.defineAccount},
+			{571, g.submit}, {165, g.replace}, {45, g.cancel}, {60, g.again}, {10, g.massCancel},
+			{25, g.setLimits}, {15, g.setKillSwitch}, {15, g.defineInstrument}, {12, g.defineAccount},
 			{30, g.logon}, {12, g.logout}, {12, g.expireSession}, {18, g.cancelAllAfter}, {10, g.fireTimer},
 		} {
 			if draw -= kind.of1000; draw < 0 {
@@ -373,6 +373,11 @@ func (g *Generator) defineInstrument() orders.Command {
 
 func (g *Generator) defineAccount() orders.Command {
 	c := orders.Command{Kind: orders.DefineAccount, Name: accountName(g.random.IntN(accounts)), Firm: g.firm(), Group: g.group()}
+	for i := range firms {
+		if g.model.killed[orders.Scope{Firm: true, Number: uint32(i)}] && g.chance(70) {
+			c.Firm = firmName(i) // so that it has open orders in spite of the switch
+		}
+	}
 	if g.chance(5) {
 		c.Firm = "nobody"
 	}

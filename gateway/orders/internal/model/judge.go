@@ -37,7 +37,9 @@ func (m *Model) Decide(c *orders.Command) Decision {
 		}
 	case orders.FireTimer:
 		if armed := m.timers[c.Account]; armed == 0 || armed != c.TriggerNs {
-			return m.stale(c)
+			late := m.stale(c)
+			late.Answer.TriggerNs = armed
+			return late
 		}
 	case orders.Logon:
 		if m.seat(c.Account, c.SessionID) < 0 {
@@ -61,9 +63,18 @@ func (m *Model) decideAccount(c *orders.Command) Decision {
 	if !known {
 		return Decision{Err: orders.ErrDefinition}
 	}
-	for _, a := range m.accounts {
-		if a.name == c.Name && a.firm == firm && a.group == c.Group {
+	for i, a := range m.accounts {
+		if a.name != c.Name {
+			continue
+		}
+		if a.firm == firm && a.group == c.Group {
 			return Decision{Err: orders.ErrDefinition}
+		}
+		if a.firm != firm && firm > 0 {
+			open := m.Exposure(orders.Scope{Firm: true, Number: firm - 1}).OpenNotional
+			if !open.Add(open, m.Exposure(orders.Scope{Number: uint32(i)}).OpenNotional).IsInt64() {
+				return Decision{Err: orders.ErrDefinition}
+			}
 		}
 	}
 	return Decision{Journal: true}

@@ -122,6 +122,14 @@ func (m *Model) Limits(scope orders.Scope) (limits, configured orders.Limits, ki
 	return m.limits[scope], m.configured[scope], m.killed[scope]
 }
 
+// FirmOf is the number of an account's firm.
+func (m *Model) FirmOf(account uint32) (number uint32, ok bool) {
+	if firm := m.accounts[account].firm; firm > 0 {
+		return firm - 1, true
+	}
+	return 0, false
+}
+
 // Timers are the armed dead-man timers.
 func (m *Model) Timers() map[uint32]int64 { return m.timers }
 
