@@ -34,15 +34,17 @@ type Answer struct {
 }
 
 // fill writes a first answer.
-func (s *State) fill(out *Answer, first *answer, receivedNs int64) {
-	*out = Answer{Sequence: first.sequence, Epoch: s.epoch, Reason: first.reason, ReceivedNs: receivedNs, limit: first.limit}
-	out.setQuantities(&first.quantities)
+func (a *Answer) fill(first *answer, receivedNs int64) {
+	*a = Answer{
+		Sequence: first.sequence, Epoch: first.epoch, Reason: first.reason, ReceivedNs: receivedNs, limit: first.limit, firm: first.firm,
+	}
+	a.setQuantities(&first.quantities)
 }
 
 // answerOrder writes an order's first answer.
-func (s *State) answerOrder(out *Answer, o *order, number uint32) {
-	s.fill(out, &o.first, o.receivedNs)
-	out.OrderID = s.publicID(number)
+func answerOrder(out *Answer, o *order) {
+	out.fill(&o.first, o.receivedNs)
+	out.OrderID = o.publicID()
 }
 
 func (a *Answer) setQuantities(q *quantities) {
@@ -54,28 +56,50 @@ func (a *Answer) setQuantities(q *quantities) {
 func (s *State) refuse(out *Answer, c *Command, reason pb.Reason) {
 	*out = Answer{
 		Status: pb.OrderStatus_ORDER_STATUS_REJECTED, Reason: reason, Epoch: s.epoch,
-		ReceivedNs: c.ReceivedNs, limit: c.Verdict.Limit,
+		ReceivedNs: c.ReceivedNs, limit: c.Verdict.Limit, firm: c.Verdict.Firm,
 	}
 }
 
 // Text says for a person why the command got this answer, with the figures that met; empty unless it was refused. It is the same for
 // a repetition. It allocates.
 func (a *Answer) Text(c *Command) string {
+	whose := "the account's"
+	if a.firm {
+		whose = "the firm's"
+	}
 	switch a.Reason {
 	case pb.Reason_REASON_UNSPECIFIED:
 		return ""
 	case pb.Reason_REASON_UNKNOWN_SYMBOL:
 		return fmt.Sprintf("no instrument has the symbol %s; ListInstruments names all", c.Symbol)
+	case pb.Reason_REASON_KILL_SWITCH:
+		return whose + " kill switch is engaged: nothing new is entered until it is lifted"
+	case pb.Reason_REASON_RESTRICTED_SYMBOL:
+		return whose + " limits do not allow this instrument"
 	case pb.Reason_REASON_INSTRUMENT_NOT_OPEN:
 		return "the instrument takes no orders now; ListInstruments shows its state"
 	case pb.Reason_REASON_MAX_QUANTITY:
-		return fmt.Sprintf("quantity %d is above the limit of %d lots", c.Quantity, a.limit)
+		return fmt.Sprintf("quantity %d is above %s limit of %d lots", c.Quantity, whose, a.limit)
 	case pb.Reason_REASON_MAX_NOTIONAL:
-		return fmt.Sprintf("%s x quantity %d is above the notional limit of %d", priceOf(c), c.Quantity, a.limit)
+		return fmt.Sprintf("%s x quantity %d is above %s notional limit of %d", priceOf(c), c.Quantity, whose, a.limit)
 	case pb.Reason_REASON_MIN_NOTIONAL:
 		return fmt.Sprintf("%s x quantity %d is below the least notional of %d", priceOf(c), c.Quantity, a.limit)
 	case pb.Reason_REASON_PRICE_COLLAR:
-		return fmt.Sprintf("price %d is outside the price collar, which ends at %d", c.Price, a.limit)
+		return fmt.Sprintf("price %d is outside %s price collar, which ends at %d", c.Price, whose, a.limit)
+	case pb.Reason_REASON_MAX_OPEN_ORDERS:
+		return fmt.Sprintf("with this order %s open orders would be more than its limit of %d", whose, a.limit)
+	case pb.Reason_REASON_MAX_OPEN_NOTIONAL:
+		return fmt.Sprintf("with this order %s open notional would be above its limit of %d", whose, a.limit)
+	case pb.Reason_REASON_MAX_POSITION:
+		return fmt.Sprintf("with this order, and everything open on its side filled, %s position would pass its limit of %d lots", whose, a.limit)
+	default:
+		return a.orderText(c)
+	}
+}
+
+// orderText is Text for the order rules.
+func (a *Answer) orderText(c *Command) string {
+	switch a.Reason { //nolint:exhaustive // Text has the others
 	case pb.Reason_REASON_DUPLICATE_ID:
 		id := c.ClientOrderID
 		if c.Kind != Submit {
@@ -88,6 +112,12 @@ func (a *Answer) Text(c *Command) string {
 		return fmt.Sprintf("order %s has ended: %d of %d lots filled", c.ClientOrderID, a.Filled, a.Quantity)
 	case pb.Reason_REASON_QUANTITY_FILLED:
 		return fmt.Sprintf("the new total of %d lots is not above the %d lots filled already", c.Quantity, a.limit)
+	case pb.Reason_REASON_POST_ONLY_WOULD_TAKE:
+		return "the order is post-only, and at its price it would take what rests"
+	case pb.Reason_REASON_FILL_OR_KILL:
+		return fmt.Sprintf("not all of %d lots can be filled at once", c.Quantity)
+	case pb.Reason_REASON_MINIMUM_QUANTITY:
+		return fmt.Sprintf("the minimum quantity of %d lots cannot be filled at once", c.MinimumQuantity)
 	case pb.Reason_REASON_BOOK_FULL:
 		return "the book holds as many orders or price levels as it may; cancel some, or take what rests"
 	default:

@@ -30,14 +30,16 @@ type Order struct {
 	SelfTradePrevention matching.SelfTradePrevention
 }
 
-func (s *State) view(number uint32) Order {
-	o := s.orders.at(number)
-	return Order{
-		ClientOrderID: o.clientOrderID, OrderID: s.publicID(number), Symbol: o.symbol,
+// view copies an order.
+func (o *order) view(v *Order) {
+	*v = Order{
+		ClientOrderID: o.clientOrderID, OrderID: o.publicID(), Symbol: o.symbol,
 		Side: o.side, Type: o.orderType, TimeInForce: o.timeInForce,
 		Status: o.now.status, Reason: o.first.reason, Price: o.price,
 		Quantity: o.now.quantity, Filled: o.now.filled, Leaves: o.now.leaves,
 		LastPrice: o.now.lastPrice, FilledNotional: o.now.notional, Version: o.now.version, ReceivedNs: o.receivedNs,
+		PostOnly: o.postOnly, DisplayQuantity: o.displayQuantity, MinimumQuantity: o.minimumQuantity,
+		SelfTradePrevention: o.selfTradePrevention,
 	}
 }
 
@@ -47,13 +49,97 @@ func (s *State) Account(name string) (number uint32, ok bool) {
 	return number, ok
 }
 
+// AccountName returns the name of an account that is defined.
+func (s *State) AccountName(account uint32) string { return s.accounts[account].name }
+
+// Firm returns a firm's number.
+func (s *State) Firm(name string) (number uint32, ok bool) {
+	number, ok = s.firmNumber[name]
+	return number, ok
+}
+
+// FirmName returns the name of a firm that is defined.
+func (s *State) FirmName(firm uint32) string { return s.firms[firm].name }
+
+// FirmOf returns the number of an account's firm; ok is false when it has none.
+func (s *State) FirmOf(account uint32) (number uint32, ok bool) {
+	link := s.accounts[account].firm
+	return link - 1, link > 0
+}
+
+// Membership returns the names of an account's firm and of its group for self-trade prevention, empty where it has none.
+func (s *State) Membership(account uint32) (firm, group string) {
+	a := &s.accounts[account]
+	if a.firm > 0 {
+		firm = s.firms[a.firm-1].name
+	}
+	if a.group > 0 {
+		group = s.groups[a.group-1]
+	}
+	return firm, group
+}
+
+// Exposure is what a firm or an account has open and holds.
+type Exposure struct {
+	OpenOrders   uint32
+	OpenNotional int64 // |price| x leaves over the open orders, in ticks x lots
+	Positions    []Position
+}
+
+// Position is one instrument's part of an exposure.
+type Position struct {
+	Symbol   Symbol
+	Net      int64  // lots bought less lots sold
+	OpenBuy  uint64 // lots open
+	OpenSell uint64
+}
+
+// Exposure returns a scope's exposure; positions in the order of the instruments' definition, those with nothing in them left
+// out. An unknown scope has nothing.
+func (s *State) Exposure(scope Scope) Exposure {
+	r := s.riskOf(scope)
+	if r == nil {
+		return Exposure{}
+	}
+	e := Exposure{OpenOrders: r.openOrders, OpenNotional: r.openNotional}
+	for i := range r.positions {
+		if p := &r.positions[i]; !p.isEmpty() {
+			e.Positions = append(e.Positions, Position{Symbol: s.instruments[i].Symbol, Net: p.net, OpenBuy: p.open[0], OpenSell: p.open[1]})
+		}
+	}
+	return e
+}
+
+// Limits returns a scope's limits, whose slice is the state's own and never changed; an unknown scope has no bounds.
+func (s *State) Limits(scope Scope) Limits {
+	if r := s.riskOf(scope); r != nil {
+		return r.limits
+	}
+	return Limits{}
+}
+
+// ConfiguredLimits returns the limits that a scope got last from the configuration, as Limits does.
+func (s *State) ConfiguredLimits(scope Scope) Limits {
+	if r := s.riskOf(scope); r != nil {
+		return r.configured
+	}
+	return Limits{}
+}
+
+// KillSwitch reports whether a scope's own kill switch is engaged.
+func (s *State) KillSwitch(scope Scope) bool {
+	r := s.riskOf(scope)
+	return r != nil && r.killed
+}
+
 // Order returns an account's order.
 func (s *State) Order(account uint32, id ID) (o Order, ok bool) {
 	number, ok := s.findOrder(account, id)
 	if !ok {
 		return Order{}, false
 	}
-	return s.view(number), true
+	s.today.orders.at(number).view(&o)
+	return o, true
 }
 
 // maxSteps bounds the records that one List looks at, since the caller holds the writer's lock. A page of open orders may end
@@ -70,7 +156,7 @@ func (s *State) List(account uint32, open bool, after uint32, n int, page []Orde
 		link = a.firstOpen
 	}
 	if after > 0 {
-		if after > s.orders.length || s.orders.at(after-1).account != account {
+		if after > s.today.orders.length || s.today.orders.at(after-1).account != account {
 			return page, 0, false
 		}
 		link = s.following(after, open)
@@ -81,8 +167,9 @@ func (s *State) List(account uint32, open bool, after uint32, n int, page []Orde
 			return page, last, true
 		}
 		last = link
-		if o := s.orders.at(link - 1); !open || o.now.leaves > 0 {
-			page = append(page, s.view(link-1))
+		if o := s.today.orders.at(link - 1); !open || o.now.leaves > 0 {
+			page = append(page, Order{})
+			o.view(&page[len(page)-1])
 			n--
 		}
 		link = s.following(link, open)
@@ -92,9 +179,9 @@ func (s *State) List(account uint32, open bool, after uint32, n int, page []Orde
 
 func (s *State) following(link uint32, open bool) uint32 {
 	if open {
-		return s.orders.at(link - 1).nextOpen
+		return s.today.orders.at(link - 1).nextOpen
 	}
-	return s.orders.at(link - 1).nextOfAccount
+	return s.today.orders.at(link - 1).nextOfAccount
 }
 
 // Instruments appends all definitions in the order of their first one.
@@ -136,7 +223,8 @@ type Usage struct {
 // Usage returns how full the state is.
 func (s *State) Usage() Usage {
 	return Usage{
-		OrderIDs: int(s.orders.length), RequestIDs: int(s.requests.length), MaxIDs: s.options.MaxIDs,
-		OpenOrders: s.engine.Resting(),
+		OrderIDs: int(s.today.orders.length), RequestIDs: int(s.today.requests.length), MaxIDs: s.options.MaxIDs,
+		OpenOrders: s.engine.Resting(), Events: s.store.used, MaxEvents: s.options.MaxEvents,
+		Sessions: len(s.sessions.number), MaxSessions: s.options.MaxSessions,
 	}
 }

@@ -36,6 +36,12 @@ func newRig(t testing.TB, options Options, accounts ...string) *rig {
 	return r
 }
 
+// limits sets an account's limits.
+func (r *rig) limits(account uint32, limits Limits) {
+	r.t.Helper()
+	r.do(&Command{Kind: SetLimits, Scope: Scope{Number: account}, Limits: &limits})
+}
+
 // do decides, journals and applies.
 func (r *rig) do(c *Command) Answer {
 	r.t.Helper()

@@ -26,7 +26,9 @@ func brief(a Answer) string {
 // TestRules is a script: each line does one thing and says its whole answer. Accounts 0 and 1; limits: 1,000 lots, 150,000 notional,
 // a collar of 50 % around 100 (or the last trade).
 func TestRules(t *testing.T) {
-	r := newRig(t, Options{MaxIDs: 1000, Limits: Limits{MaxQuantity: 1000, MaxNotional: 150_000, PriceCollarBps: 5000}}, "alpha", "beta")
+	r := newRig(t, Options{MaxIDs: 1000}, "alpha", "beta")
+	r.limits(0, Limits{MaxQuantity: 1000, MaxNotional: 150_000, PriceCollarBps: 5000})
+	r.limits(1, Limits{MaxQuantity: 1000, MaxNotional: 150_000, PriceCollarBps: 5000})
 	unknown := limit(0, "x1", matching.Buy, 1, 100)
 	unknown.Symbol = symbol("NOPE")
 	other := limit(0, "a1", matching.Buy, 11, 100)
@@ -70,18 +72,19 @@ func TestRules(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	r := newRig(t, Options{MaxIDs: 1000, Limits: Limits{MaxQuantity: 1000, MaxNotional: 50_000, PriceCollarBps: 5000}}, "alpha")
+	r := newRig(t, Options{MaxIDs: 1000}, "alpha")
+	r.limits(0, Limits{MaxQuantity: 1000, MaxNotional: 50_000, PriceCollarBps: 5000})
 	r.do(limit(0, "open", matching.Buy, 10, 100))
 	for _, step := range []struct {
 		command *Command
 		want    string
 	}{
-		{limit(0, "t1", matching.Buy, 1001, 100), "quantity 1001 is above the limit of 1000 lots"},
-		{limit(0, "t2", matching.Buy, 900, 100), "price 100 x quantity 900 is above the notional limit of 50000"},
-		{limit(0, "t3", matching.Buy, 1, 151), "price 151 is outside the price collar, which ends at 150"},
+		{limit(0, "t1", matching.Buy, 1001, 100), "quantity 1001 is above the account's limit of 1000 lots"},
+		{limit(0, "t2", matching.Buy, 900, 100), "price 100 x quantity 900 is above the account's notional limit of 50000"},
+		{limit(0, "t3", matching.Buy, 1, 151), "price 151 is outside the account's price collar, which ends at 150"},
 		{cancel(0, "", "none"), "the account has no order none"},
 		{limit(0, "open", matching.Sell, 10, 100), "id open was used before for something else; take another id"},
-		{replace(0, "", "open", 2000, 100), "quantity 2000 is above the limit of 1000 lots"},
+		{replace(0, "", "open", 2000, 100), "quantity 2000 is above the account's limit of 1000 lots"},
 	} {
 		first := r.do(step.command)
 		if got := first.Text(step.command); got != step.want {

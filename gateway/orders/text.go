@@ -55,6 +55,9 @@ func ParseSymbol(s string) (symbol Symbol, ok bool) {
 	return symbol, true
 }
 
+// IsZero reports whether there is no symbol.
+func (s *Symbol) IsZero() bool { return s.length == 0 }
+
 // Bytes returns the symbol's bytes, which alias it.
 func (s *Symbol) Bytes() []byte { return s.bytes[:s.length] }
 

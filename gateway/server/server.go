@@ -118,9 +118,6 @@ func (s *Server) open(ctx context.Context) error {
 	c := &s.config
 	replica, err := sequencer.NewReplica(orders.Options{
 		MaxIDs: c.IDs.Max, ReserveIDs: c.IDs.Reserve, MaxOpenOrders: c.Book.MaxOrders, MaxLevels: c.Book.MaxLevels,
-		Limits: orders.Limits{
-			MaxQuantity: c.Limits.MaxQuantity, MaxNotional: c.Limits.MaxNotional, PriceCollarBps: c.Limits.PriceCollarBps,
-		},
 	})
 	if err != nil {
 		return err
@@ -193,6 +190,9 @@ func (s *Server) define() (map[entry.KeyHash]entry.Key, error) {
 			}
 			number, _ = s.account(a.Name)
 		}
+		if err := s.setLimits(orders.Scope{Number: number}); err != nil {
+			return nil, fmt.Errorf("limits of account %s: %w", a.Name, err)
+		}
 		for _, text := range a.KeySHA256 {
 			hash, err := entry.ParseKeyHash(text)
 			if err != nil {
@@ -202,6 +202,19 @@ func (s *Server) define() (map[entry.KeyHash]entry.Key, error) {
 		}
 	}
 	return keys, nil
+}
+
+// setLimits journals the configured limits unless they are those that the scope got from the configuration last: what was set at run time
+// since then stays.
+func (s *Server) setLimits(scope orders.Scope) error {
+	c := &s.config.Limits
+	limits := orders.Limits{MaxQuantity: c.MaxQuantity, MaxNotional: c.MaxNotional, PriceCollarBps: c.PriceCollarBps}
+	var known orders.Limits
+	s.sequencer.Read(func(state *orders.State, _ uint64) { known = state.ConfiguredLimits(scope) })
+	if known.Equal(&limits) {
+		return nil
+	}
+	return s.execute(&orders.Command{Kind: orders.SetLimits, Scope: scope, Limits: &limits, Configured: true})
 }
 
 // closeUnlisted closes the instruments that the journal has and the configuration no longer lists: their orders can be canceled, and

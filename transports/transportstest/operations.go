@@ -257,37 +257,32 @@ func getBook(t *testing.T, s *suite) {
 	equal(t, got, &pb.GetBookResponse{Symbol: r.second})
 }
 
-// extremeNumbers: the greatest numbers of the contract arrive as they were sent, although a double holds 53 bits only.
+// extremeNumbers: the greatest numbers of the contract arrive as they were sent, although a double holds 53 bits only. What an account
+// has open must fit 63 bits, so there are two of them.
 func extremeNumbers(t *testing.T, s *suite) {
 	options := twoAccounts()
 	options.Limits = &pb.Limits{}
 	r := s.start(t, options)
-	c := r.dial(alphaKey)
-	for _, extreme := range []struct {
-		name     string
-		side     pb.Side
-		quantity uint64
-		price    int64
-	}{
-		{"dearest", sell, 1, 1 << 62},
-		{"nearly-dearest", sell, 1, 1<<62 - 1},
-		{"cheapest", buy, 1, -(1 << 62)},
-		{"nearly-cheapest", buy, 1, -(1 << 62) + 1},
-		{"most", buy, mostLots, 1},
-		{"free", buy, 7, 0},
-		{"below-zero", buy, 7, -1},
-	} {
-		order := r.limit(extreme.name, extreme.side, extreme.quantity, 0)
-		order.Price = extreme.price
+	c, other := r.dial(alphaKey), r.dial(betaKey)
+	enter := func(c *client, name string, side pb.Side, quantity uint64, price int64) {
+		order := r.limit(name, side, quantity, 0)
+		order.Price = price
 		equal(t, c.submit(order), &pb.SubmitOrderResponse{
-			ClientOrderId: extreme.name, Status: accepted, Quantity: extreme.quantity, LeavesQuantity: extreme.quantity,
+			ClientOrderId: name, Status: accepted, Quantity: quantity, LeavesQuantity: quantity,
 		})
-		if got := ask[*pb.GetOrderResponse](c, &pb.GetOrderRequest{ClientOrderId: extreme.name}).GetOrder(); got.GetPrice() != extreme.price {
-			t.Errorf("order %s: price %d, want %d", extreme.name, got.GetPrice(), extreme.price)
+		if got := ask[*pb.GetOrderResponse](c, &pb.GetOrderRequest{ClientOrderId: name}).GetOrder(); got.GetPrice() != price {
+			t.Errorf("order %s: price %d, want %d", name, got.GetPrice(), price)
 		}
 	}
+	enter(c, "dearest", sell, 1, 1<<62)
+	enter(c, "nearly-dearest", sell, 1, 1<<62-1)
+	enter(other, "cheapest", buy, 1, -(1 << 62))
+	enter(other, "nearly-cheapest", buy, 1, -(1<<62)+1)
 	equal(t, ask[*pb.ReplaceOrderResponse](c, &pb.ReplaceOrderRequest{ClientOrderId: "dearest", Quantity: mostLots / 3, Price: 12345678}),
 		&pb.ReplaceOrderResponse{ClientOrderId: "dearest", Status: accepted, Quantity: mostLots / 3, LeavesQuantity: mostLots / 3})
+	enter(c, "most", buy, mostLots, 1)
+	enter(c, "free", buy, 7, 0)
+	enter(c, "below-zero", buy, 7, -1)
 	bid := func(price int64, quantity uint64) *pb.BookLevel {
 		return &pb.BookLevel{Price: price, Quantity: quantity, OrderCount: 1}
 	}

@@ -1,0 +1,3 @@
+package orders
+
+func (s *State) applyEndDay(out *Answer) error { return errNotYet }

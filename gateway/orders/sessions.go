@@ -1,0 +1,182 @@
+package orders
+
+import (
+	"fmt"
+	"math"
+
+	pb "tailgate/proto/gen/orderentry/v1"
+)
+
+// SessionInfo is a session as the state knows it.
+type SessionInfo struct {
+	Number      uint32
+	Account     uint32
+	ID          ID
+	Mode        uint8 // proto orderentry.v1.DisconnectMode
+	GraceNs     int64
+	LoggedOn    bool
+	Incarnation uint32 // counts logons under this number, and goes on when the number is given to another session
+}
+
+// session is a place in the table.
+type session struct {
+	id          ID // zero = let go
+	account     uint32
+	incarnation uint32
+	graceNs     int64
+	open        uint32 // orders that rest
+	mode        uint8
+	loggedOn    bool
+}
+
+// sessionTable numbers sessions. A number that was let go is given again, the lowest first.
+type sessionTable struct {
+	table  []session
+	letGo  int // places that were
+	number map[key]uint32
+}
+
+func newSessionTable() sessionTable { return sessionTable{number: make(map[key]uint32)} }
+
+// isOf reports whether a link (number plus one, 0 = none) is none or one of the account's.
+func (t *sessionTable) isOf(link, account uint32) bool {
+	return link == 0 || uint64(link) <= uint64(len(t.table)) && t.table[link-1].account == account && !t.table[link-1].id.IsZero()
+}
+
+// count adds to the open orders of a session, if there is one.
+func (t *sessionTable) count(link uint32, change int32) {
+	if link > 0 {
+		t.table[link-1].open += uint32(change)
+	}
+}
+
+// place finds where a new session goes; ok is false when all places are taken by sessions that are logged on or have open orders.
+func (t *sessionTable) place(most int) (number uint32, ok bool) {
+	if t.letGo == 0 && len(t.table) < most {
+		return uint32(len(t.table)), true
+	}
+	for i := range t.table {
+		if t.letGo > 0 && t.table[i].id.IsZero() || t.letGo == 0 && t.table[i].idle() {
+			return uint32(i), true
+		}
+	}
+	return 0, false
+}
+
+// idle tells a session that nobody would miss.
+func (e *session) idle() bool { return !e.loggedOn && e.open == 0 }
+
+// forget lets all idle sessions go.
+func (t *sessionTable) forget() {
+	for i := range t.table {
+		if e := &t.table[i]; e.idle() && !e.id.IsZero() {
+			t.drop(uint32(i))
+		}
+	}
+}
+
+func (t *sessionTable) drop(number uint32) {
+	e := &t.table[number]
+	delete(t.number, key{e.account, e.id})
+	*e = session{incarnation: e.incarnation}
+	t.letGo++
+}
+
+func (s *State) decideLogon(c *Command) (journal bool, err error) {
+	if c.SessionID.IsZero() || c.DisconnectMode > uint8(pb.DisconnectMode_DISCONNECT_MODE_ON_DISCONNECT) || c.GraceNs < 0 {
+		return false, fmt.Errorf("%w: a logon needs a session id, a disconnect mode and a grace time that is not negative", ErrInvalid)
+	}
+	if _, known := s.sessions.number[key{c.Account, c.SessionID}]; known {
+		return true, nil
+	}
+	if _, ok := s.sessions.place(s.options.MaxSessions); !ok {
+		return false, fmt.Errorf("%w: %d sessions are logged on or have open orders (max_sessions); log one out, or cancel its orders", ErrSessionsFull, len(s.sessions.table))
+	}
+	return true, nil
+}
+
+func (s *State) applyLogon(c *Command, out *Answer) error {
+	t := &s.sessions
+	number, known := t.number[key{c.Account, c.SessionID}]
+	if !known {
+		var ok bool
+		if number, ok = t.place(s.options.MaxSessions); !ok {
+			return fmt.Errorf("%w: %w: it holds %d", ErrReplay, ErrSessionsFull, s.options.MaxSessions)
+		}
+		switch {
+		case int(number) == len(t.table):
+			t.table = append(t.table, session{})
+			t.letGo++
+		case !t.table[number].id.IsZero():
+			t.drop(number)
+		}
+		t.letGo--
+		t.table[number].id, t.table[number].account = c.SessionID, c.Account
+		t.number[key{c.Account, c.SessionID}] = number
+	}
+	e := &t.table[number]
+	if e.incarnation == math.MaxUint32 {
+		return fmt.Errorf("%w: session %s has logged on 2^32 times", ErrReplay, c.SessionID)
+	}
+	e.incarnation++
+	e.loggedOn, e.mode, e.graceNs = true, c.DisconnectMode, c.GraceNs
+	out.Session, out.Incarnation = number+1, e.incarnation
+	out.NextSequence = s.accounts[c.Account].events.length + 1
+	return nil
+}
+
+// decideSessionEnd finds out whether the logon that is to end is still the session's last one.
+func (s *State) decideSessionEnd(c *Command, out *Answer) (journal bool, err error) {
+	*out = Answer{Epoch: s.epoch, ReceivedNs: c.ReceivedNs}
+	return s.sessionToEnd(c) != nil, nil
+}
+
+func (s *State) sessionToEnd(c *Command) *session {
+	if c.Session == 0 || !s.sessions.isOf(c.Session, c.Account) {
+		return nil
+	}
+	e := &s.sessions.table[c.Session-1]
+	if !e.loggedOn || e.incarnation != c.Incarnation {
+		return nil
+	}
+	return e
+}
+
+// applySessionEnd logs a session out. Where its connection was lost for too long, its orders are canceled if that was agreed.
+func (s *State) applySessionEnd(c *Command, out *Answer) (err error) {
+	e := s.sessionToEnd(c)
+	if e == nil {
+		return fmt.Errorf("%w: logon %d of session %d is not the last one, or not logged on", ErrReplay, c.Incarnation, c.Session)
+	}
+	e.loggedOn = false
+	if c.Kind == Logout {
+		return nil
+	}
+	out.Status = pb.OrderStatus_ORDER_STATUS_CANCELED
+	if e.mode == uint8(pb.DisconnectMode_DISCONNECT_MODE_ON_DISCONNECT) {
+		out.Count, err = s.cancelOpen(c.Account, selection{session: c.Session}, pb.Reason_REASON_CANCEL_ON_DISCONNECT)
+	}
+	return err
+}
+
+func (t *sessionTable) info(number uint32) (info SessionInfo, ok bool) {
+	if int(number) >= len(t.table) || t.table[number].id.IsZero() {
+		return SessionInfo{}, false
+	}
+	e := &t.table[number]
+	return SessionInfo{
+		Number: number, Account: e.account, ID: e.id, Mode: e.mode, GraceNs: e.graceNs, LoggedOn: e.loggedOn, Incarnation: e.incarnation,
+	}, true
+}
+
+// Session returns one session by its number.
+func (s *State) Session(number uint32) (info SessionInfo, ok bool) { return s.sessions.info(number) }
+
+// Sessions calls yield for each session that is known, logged-out ones included, by number. The state must not be changed meanwhile.
+func (s *State) Sessions(yield func(SessionInfo) bool) {
+	for number := range s.sessions.table {
+		if info, ok := s.sessions.info(uint32(number)); ok && !yield(info) {
+			return
+		}
+	}
+}
