@@ -272,6 +272,18 @@ func (p *plan) estimate(from int) time.Duration {
 	return time.Duration(len(p.cells)-from) * (p.duration + p.options.Warmup + cellOverhead)
 }
 
+// oneAtATime are the transports whose protocol has one exchange at a time on a connection, so that their clients open one more for each
+// request in flight. Here the number of connections is a choice of its own, and requests wait for one.
+var oneAtATime = []string{"rest", "twirp", "fasthttp", "fiber", "echo"}
+
+// dialLimits bound a client of the transport.
+func dialLimits(transport string) transports.Limits {
+	if slices.Contains(oneAtATime, transport) {
+		return transports.Limits{MaxStreams: 1}
+	}
+	return transports.Limits{}
+}
+
 // runnerCell is the cell as the runner takes it; the address and the server's counters come with the server.
 func (p *plan) runnerCell(c cell) runner.Cell {
 	o := p.options
@@ -279,6 +291,7 @@ func (p *plan) runnerCell(c cell) runner.Cell {
 		Transport: c.spec.Transport,
 		Dial: transports.DialConfig{
 			TLS: p.tls, CongestionControl: o.Congestion, Encoding: c.spec.Encoding, Flow: c.spec.Flow, Engine: c.spec.Engine,
+			Limits: dialLimits(c.spec.Transport.Name),
 		},
 		Keys: p.keys, Clients: c.clients, Connections: o.Connections, InFlight: o.InFlight,
 		Flow: workload.Config{
