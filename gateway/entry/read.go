@@ -71,17 +71,17 @@ func (s *session) listOrders(request *pb.ListOrdersRequest, response *pb.ListOrd
 	if n == 0 {
 		n = pageSize
 	}
-	var after uint32
+	var after uint64
 	if token := request.GetPageToken(); token != "" {
-		number, err := strconv.ParseUint(token, 36, 32)
+		number, err := strconv.ParseUint(token, 36, 64)
 		if err != nil || number == 0 || len(token) > maxTokenSize {
 			return badToken()
 		}
-		after = uint32(number)
+		after = number
 	}
 	p, _ := pages.Get().(*page)
 	defer pages.Put(p)
-	var next uint32
+	var next uint64
 	var ok bool
 	open := request.GetState() != pb.ListOrdersState_LIST_ORDERS_STATE_ALL
 	s.gateway.sequencer.Read(func(state *orders.State, _ uint64) {
@@ -96,7 +96,7 @@ func (s *session) listOrders(request *pb.ListOrdersRequest, response *pb.ListOrd
 	}
 	response.NextPageToken = ""
 	if next > 0 {
-		response.NextPageToken = strconv.FormatUint(uint64(next), 36)
+		response.NextPageToken = strconv.FormatUint(next, 36)
 	}
 	return nil
 }

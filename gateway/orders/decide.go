@@ -26,7 +26,7 @@ func (s *State) Decide(c *Command, out *Answer) (journal bool, err error) {
 	case SetKillSwitch:
 		return s.decideKillSwitch(c)
 	case EndDay:
-		return false, errNotYet
+		return s.decideEndDay()
 	default:
 	}
 	if int(c.Account) >= len(s.accounts) {

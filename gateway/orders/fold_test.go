@@ -15,7 +15,7 @@ func contents(s *State, accounts int) []string {
 	var lines []string
 	for account := range accounts {
 		for _, open := range []bool{false, true} {
-			for after := uint32(0); ; {
+			for after := uint64(0); ; {
 				var page []Order
 				page, after, _ = s.List(uint32(account), open, after, 7, nil)
 				for _, o := range page {

@@ -111,7 +111,7 @@ func (s *slab[T]) reserve(n int) {
 	}
 }
 
-// add returns a new zero record and its number.
+// add returns the next record and its number. What it holds is of no meaning: a slab may be made of another one's chunks.
 func (s *slab[T]) add() (*T, uint32) {
 	n := s.length
 	if int(n/chunkLength) == len(s.chunks) {

@@ -148,40 +148,53 @@ const maxSteps = 2048
 
 // List appends at most n of an account's orders to page, in the order of their entry, the open ones or all. after is the
 // cursor of the page before, 0 for the first; next is the cursor of the next page, 0 when there is none. A page may be
-// shorter than n, even empty, before the last one. ok is false for a cursor that this account was never given.
-func (s *State) List(account uint32, open bool, after uint32, n int, page []Order) (orders []Order, next uint32, ok bool) {
-	a := &s.accounts[account]
-	link := a.first
-	if open {
-		link = a.firstOpen
-	}
-	if after > 0 {
-		if after > s.today.orders.length || s.today.orders.at(after-1).account != account {
-			return page, 0, false
-		}
-		link = s.following(after, open)
+// shorter than n, even empty, before the last one. A cursor goes on behind its order also when that has ended, or its day has. ok is
+// false for a cursor that this account was never given.
+func (s *State) List(account uint32, open bool, after uint64, n int, page []Order) (orders []Order, next uint64, ok bool) {
+	link, ok := s.behind(account, open, after)
+	if !ok {
+		return page, 0, false
 	}
 	last := after
 	for steps := 0; link > 0; steps++ {
 		if n == 0 || steps == maxSteps {
 			return page, last, true
 		}
-		last = link
-		if o := s.today.orders.at(link - 1); !open || o.now.leaves > 0 {
+		o := s.today.orders.at(link - 1)
+		last = o.id
+		if o.id > after && (!open || o.now.leaves > 0) {
 			page = append(page, Order{})
 			o.view(&page[len(page)-1])
 			n--
 		}
-		link = s.following(link, open)
+		link = o.following(open)
 	}
 	return page, 0, true
 }
 
-func (s *State) following(link uint32, open bool) uint32 {
-	if open {
-		return s.today.orders.at(link - 1).nextOpen
+// behind finds where a page goes on: at an order behind the cursor's, or before it where that one was let go with its day.
+func (s *State) behind(account uint32, open bool, after uint64) (link uint32, ok bool) {
+	d, a := &s.today, &s.accounts[account]
+	if after > d.lastID() {
+		return 0, false
 	}
-	return s.today.orders.at(link - 1).nextOfAccount
+	number, found := d.find(after)
+	switch {
+	case found && d.orders.at(number).account != account:
+		return 0, false
+	case found:
+		return d.orders.at(number).following(open), true
+	case open:
+		return a.firstOpen, true
+	}
+	return a.first, true
+}
+
+func (o *order) following(open bool) uint32 {
+	if open {
+		return o.nextOpen
+	}
+	return o.nextOfAccount
 }
 
 // Instruments appends all definitions in the order of their first one.

@@ -92,12 +92,15 @@ func (d *day) record(id uint64) uint32 {
 	if id > d.base+uint64(d.carried) {
 		return uint32(id - d.base - 1)
 	}
-	n, _ := d.carriedRecord(id)
-	return n
+	number, _ := d.find(id)
+	return number
 }
 
-// carriedRecord finds an order of the days before, or the place where it would be.
-func (d *day) carriedRecord(id uint64) (number uint32, found bool) {
+// find returns the record number of an order; it is not found when it ended with an earlier day. id is at most lastID.
+func (d *day) find(id uint64) (number uint32, found bool) {
+	if id > d.base+uint64(d.carried) {
+		return uint32(id - d.base - 1), true
+	}
 	low, high := uint32(0), d.carried
 	for low < high {
 		middle := low + (high-low)/2
@@ -203,15 +206,6 @@ func (s *State) unlinkOpen(o *order) {
 		s.today.orders.at(o.nextOpen - 1).previousOpen = o.previousOpen
 	}
 	s.sessions.count(o.session, -1)
-}
-
-// openOf appends the record numbers of an account's open orders, in the order of entry.
-func (s *State) openOf(account uint32, numbers []uint32) []uint32 {
-	for link := s.accounts[account].firstOpen; link > 0; {
-		numbers = append(numbers, link-1)
-		link = s.today.orders.at(link - 1).nextOpen
-	}
-	return numbers
 }
 
 // requestsOf returns the record numbers of the requests about an order, in their order.
