@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,58 +19,89 @@ import (
 	"tailgate/transports"
 )
 
-// memoryLog is a Log without a disk: committed at once.
+// memoryLog is a Log without a disk: committed at once. It keeps the records where a test wants to replay them.
 type memoryLog struct {
-	records atomic.Uint64
-	fail    error
+	lsn     atomic.Uint64
+	keep    bool
+	records [][]byte // guarded by the sequencer's lock
+	fail    atomic.Pointer[error]
 }
 
-func (l *memoryLog) Append(int64, []byte) (uint64, error) {
-	if l.fail != nil {
-		return 0, l.fail
+func (l *memoryLog) Append(_ int64, payload []byte) (uint64, error) {
+	if fail := l.fail.Load(); fail != nil {
+		return 0, *fail
 	}
-	return l.records.Add(1), nil
+	if l.keep {
+		l.records = append(l.records, slices.Clone(payload))
+	}
+	return l.lsn.Add(1), nil
 }
-func (l *memoryLog) Commit(r transports.Releaser, mark uint64) { r.Release(mark, nil) }
-func (l *memoryLog) Committed() uint64                         { return l.records.Load() }
-func (l *memoryLog) Err() error                                { return nil }
-func (l *memoryLog) Term() uint64                              { return 1 }
-func (l *memoryLog) AppendBatch(int64, [][]byte) (uint64, error) {
-	return 0, errors.New("not needed")
-}
-func (l *memoryLog) Snapshot(uint64, func(io.Writer) error) error { return errors.New("not needed") }
+func (l *memoryLog) AppendBatch(int64, [][]byte) (uint64, error)    { return 0, errors.ErrUnsupported }
+func (l *memoryLog) Commit(r transports.Releaser, mark uint64)      { r.Release(mark, nil) }
+func (l *memoryLog) Committed() uint64                              { return l.lsn.Load() }
+func (l *memoryLog) Err() error                                     { return nil }
+func (l *memoryLog) Term() uint64                                   { return 1 }
+func (l *memoryLog) Snapshot(uint64, func(w io.Writer) error) error { return errors.ErrUnsupported }
 
-// newGateway returns a gateway with the instrument ACME and the accounts demo and alpha (key "alpha-key").
-func newGateway(t testing.TB, keys bool, ids int) (*Gateway, *memoryLog) {
+// refuse makes the log refuse records, nil makes it take them again.
+func (l *memoryLog) refuse(err error) {
+	if err == nil {
+		l.fail.Store(nil)
+		return
+	}
+	l.fail.Store(&err)
+}
+
+// newGateway returns a gateway with the instrument ACME and the accounts demo (0), alpha (1) and beta (2).
+func newGateway(t testing.TB, keys map[string]Key, ids int) (*Gateway, *memoryLog) {
 	t.Helper()
 	replica, err := sequencer.NewReplica(orders.Options{MaxIDs: ids, ReserveIDs: ids})
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &memoryLog{}
+	log := &memoryLog{keep: ids < 1<<16}
 	s := sequencer.New(replica, log)
 	acme, _ := orders.ParseSymbol("ACME")
 	for _, c := range []orders.Command{
 		{Kind: orders.DefineInstrument, Instrument: &orders.Instrument{
 			Symbol: acme, TickNanos: 1, LotSize: 1, Currency: "USD", State: pb.InstrumentState_INSTRUMENT_STATE_OPEN, ReferencePrice: 100,
 		}},
+		{Kind: orders.DefineFirm, Name: "firm"},
 		{Kind: orders.DefineAccount, Name: DemoAccount},
-		{Kind: orders.DefineAccount, Name: "alpha"},
+		{Kind: orders.DefineAccount, Name: "alpha", Firm: "firm"},
+		{Kind: orders.DefineAccount, Name: "beta"},
 	} {
 		var out orders.Answer
 		if err := s.Execute(&c, &out); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var byHash map[KeyHash]Key
-	if keys {
-		byHash = map[KeyHash]Key{HashKey("alpha-key"): {Name: "alpha", Role: Trade, Account: 1}}
-	}
-	g, err := New(s, Config{Keys: byHash})
+	g, err := New(s, Config{Keys: hashed(keys)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g, log
+}
+
+// restarted returns a gateway over what is in another one's log, as after a crash.
+func restarted(t testing.TB, log *memoryLog, keys map[string]Key) (*Gateway, *memoryLog) {
+	t.Helper()
+	replica, err := sequencer.NewReplica(orders.Options{MaxIDs: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := &memoryLog{keep: true, records: slices.Clone(log.records)}
+	for i, record := range again.records {
+		if err := replica.Replay(uint64(i+1), record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again.lsn.Store(uint64(len(again.records)))
+	g, err := New(sequencer.New(replica, again), Config{Keys: hashed(keys)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, again
 }
 
 func order(id string) *pb.SubmitOrderRequest {
@@ -80,70 +111,34 @@ func order(id string) *pb.SubmitOrderRequest {
 	}
 }
 
-func TestWhoIsLetIn(t *testing.T) {
-	loopback := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
-	loopback6 := &net.TCPAddr{IP: net.IPv6loopback, Port: 1}
-	outside := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}
-	for _, c := range []struct {
-		what string
-		keys bool
-		peer transports.Peer
-		in   bool
-	}{
-		{"no keys, loopback", false, transports.Peer{Remote: loopback}, true},
-		{"no keys, loopback over IPv6", false, transports.Peer{Remote: loopback6}, true},
-		{"no keys, in memory", false, transports.Peer{}, true},
-		{"no keys, from outside", false, transports.Peer{Remote: outside}, false},
-		{"no keys, loopback with a key", false, transports.Peer{Remote: loopback, Key: "alpha-key"}, false},
-		{"keys, none sent", true, transports.Peer{Remote: loopback}, false},
-		{"keys, a wrong one", true, transports.Peer{Remote: loopback, Key: "alpha-kex"}, false},
-		{"keys, the right one from outside", true, transports.Peer{Remote: outside, Key: "alpha-key"}, true},
-	} {
-		g, _ := newGateway(t, c.keys, 10)
-		_, err := g.Open(context.Background(), c.peer)
-		if (err == nil) != c.in {
-			t.Errorf("%s: %v", c.what, err)
-		}
-		if err != nil && transports.AsFault(err).Reason != pb.Reason_REASON_UNAUTHENTICATED {
-			t.Errorf("%s: %v, want UNAUTHENTICATED", c.what, err)
-		}
-	}
-}
-
-func TestAnybodyIsLetInWhereThatIsSaid(t *testing.T) {
-	g, _ := newGateway(t, false, 10)
-	g, err := New(g.sequencer, Config{Anybody: true})
+// open returns a session of the peer with a key, or of a loopback client where it is empty.
+func open(t testing.TB, g *Gateway, key string) *session {
+	t.Helper()
+	s, err := g.Open(context.Background(), transports.Peer{Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Open(context.Background(), transports.Peer{Remote: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}}); err != nil {
-		t.Error(err)
-	}
+	return s.(*session)
 }
 
-func TestKeyHashRoundTrip(t *testing.T) {
-	h := HashKey("secret")
-	back, err := ParseKeyHash(h.String())
-	if err != nil || back != h {
-		t.Errorf("%v, %v", back, err)
+func hashed(keys map[string]Key) map[KeyHash]Key {
+	byHash := make(map[KeyHash]Key)
+	for key, what := range keys {
+		byHash[HashKey(key)] = what
 	}
-	for _, wrong := range []string{"", "abc", h.String() + "0", "zz" + h.String()[2:]} {
-		if _, err := ParseKeyHash(wrong); err == nil {
-			t.Errorf("%q was read as a hash", wrong)
-		}
-	}
+	return byHash
 }
 
 func TestJournalThatTakesNothingRefuses(t *testing.T) {
-	g, log := newGateway(t, false, 10)
+	g, log := newGateway(t, nil, 10)
 	session, _ := g.Open(context.Background(), transports.Peer{})
-	log.fail = errors.New("no space in /data")
+	log.refuse(errors.New("no space in /data"))
 	x := transports.Exchange{Operation: transports.SubmitOrder, Request: order("a"), Response: &pb.SubmitOrderResponse{}}
 	f := transports.AsFault(session.Handle(context.Background(), &x))
 	if f.Reason != pb.Reason_REASON_JOURNAL_UNAVAILABLE || f.Outcome != pb.Outcome_OUTCOME_NOT_PROCESSED || f.RetryAfter <= 0 {
 		t.Fatalf("got %+v", f)
 	}
-	log.fail = nil
+	log.refuse(nil)
 	if err := session.Handle(context.Background(), &x); err != nil {
 		t.Fatalf("the refusal used up the id: %v", err)
 	}
@@ -154,7 +149,7 @@ func TestJournalThatTakesNothingRefuses(t *testing.T) {
 
 // TestOneFirstAnswer: many repetitions of one order at once give one first answer and otherwise duplicates of it.
 func TestOneFirstAnswer(t *testing.T) {
-	g, _ := newGateway(t, false, 1000)
+	g, _ := newGateway(t, nil, 1000)
 	var firsts atomic.Int32
 	var wait sync.WaitGroup
 	for range 8 {
@@ -199,7 +194,7 @@ func BenchmarkHandle(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		if i%n == 0 {
 			b.StopTimer()
-			g, _ := newGateway(b, false, n)
+			g, _ := newGateway(b, nil, n)
 			session, _ = g.Open(context.Background(), transports.Peer{})
 			b.StartTimer()
 		}

@@ -90,6 +90,7 @@ func (f *Feed) Touched(accounts []uint32) {
 // Open returns a reader of an account's events from a place on, see [Place]. The error is a *transports.Fault.
 func (f *Feed) Open(account, epoch uint32, from uint64) (*Reader, error) {
 	r := &Reader{feed: f, account: account, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	r.copyFew = r.copyLocked
 	if err := f.add(r); err != nil {
 		return nil, err
 	}

@@ -33,6 +33,13 @@ type Reader struct {
 	ended   chan struct{} // closed when fault is set
 	fault   *transports.Fault
 
+	// What copyLocked found.
+	copyFew func(state *orders.State, lsn uint64) // it, as a value made once
+	last    uint64                                // log sequence number that the copies are from
+	present uint32                                // epoch
+	known   bool                                  // whether the epoch that is read is still there
+	more    bool                                  // whether the batch goes on
+
 	// Reused by every Next.
 	reports []orders.Report
 	events  []transports.Event
@@ -100,35 +107,36 @@ func (r *Reader) await(ctx context.Context, d time.Duration) error {
 // writer's lock every few events. A batch ends with its epoch.
 func (r *Reader) copyBatch() (last uint64, err error) {
 	r.reports = r.reports[:0]
-	for {
-		more := false
+	for r.more = true; r.more; {
 		r.reports = slices.Grow(r.reports, min(lockBatch, transports.MaxEvents-len(r.reports))) // not under the lock
-		r.feed.source.Read(func(state *orders.State, lsn uint64) {
-			have := len(r.reports)
-			end, ok := state.EventRange(r.account, r.epoch)
-			if !ok {
-				err = r.lostEpoch(state.Epoch())
-				return
-			}
-			if present := state.Epoch(); end == r.next && r.epoch != present {
-				r.epoch, r.next = r.epoch+1, 1
-				end, _ = state.EventRange(r.account, r.epoch)
-			}
-			from := r.next + uint64(have)
-			r.reports = state.Events(r.account, r.epoch, from, min(lockBatch, transports.MaxEvents-have), r.reports)
-			last = lsn
-			r.behind = end - r.next
-			more = len(r.reports) < transports.MaxEvents && r.next+uint64(len(r.reports)) < end
-		})
-		if err != nil || !more {
-			return last, err
-		}
+		r.feed.source.Read(r.copyFew)
 	}
+	if !r.known {
+		return 0, r.lostEpoch()
+	}
+	return r.last, nil
+}
+
+// copyLocked copies the next few events of the batch under the writer's lock.
+func (r *Reader) copyLocked(state *orders.State, lsn uint64) {
+	r.last, r.present, r.more = lsn, state.Epoch(), false
+	end, known := state.EventRange(r.account, r.epoch)
+	if r.known = known; !known {
+		return
+	}
+	if end == r.next && r.epoch != r.present {
+		r.epoch, r.next = r.epoch+1, 1
+		end, _ = state.EventRange(r.account, r.epoch)
+	}
+	from := r.next + uint64(len(r.reports))
+	r.reports = state.Events(r.account, r.epoch, from, min(lockBatch, transports.MaxEvents-len(r.reports)), r.reports)
+	r.behind = end - r.next
+	r.more = len(r.reports) < transports.MaxEvents && uint64(len(r.reports)) < r.behind
 }
 
 // lostEpoch is the end of a reader that slept through a whole epoch.
-func (r *Reader) lostEpoch(present uint32) error {
-	f := transports.Refuse(pb.Reason_REASON_SLOW_READER, "the rest of epoch %d from event %d on was let go before it was read: there are epoch %d (the present one) and the one before it", r.epoch, r.next, present)
+func (r *Reader) lostEpoch() error {
+	f := transports.Refuse(pb.Reason_REASON_SLOW_READER, "the rest of epoch %d from event %d on was let go before it was read: there are epoch %d (the present one) and the one before it", r.epoch, r.next, r.present)
 	f.Final = true
 	return f
 }

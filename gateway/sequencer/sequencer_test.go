@@ -22,6 +22,7 @@ type fakeLog struct {
 	refuse  error
 	failed  error // for good
 
+	onAppend    func() // between Decide and Apply
 	snapshot    bytes.Buffer
 	snapshotLSN uint64
 }
@@ -31,6 +32,9 @@ func (l *fakeLog) Append(_ int64, payload []byte) (uint64, error) {
 		return 0, l.refuse
 	}
 	l.records = append(l.records, slices.Clone(payload))
+	if l.onAppend != nil {
+		l.onAppend()
+	}
 	return uint64(len(l.records)), nil
 }
 func (l *fakeLog) Commit(r transports.Releaser, mark uint64) { r.Release(mark, nil) }
@@ -155,15 +159,24 @@ func TestFullTableIsAFault(t *testing.T) {
 	}
 }
 
-// TestHalfAppliedCommandStopsForGood: a command of an account that was never defined is what no caller sends; it makes Apply fail behind
+// TestHalfAppliedCommandStopsForGood: somebody else changes the state between Decide and Apply, which nobody can; it makes Apply fail behind
 // the append.
 func TestHalfAppliedCommandStopsForGood(t *testing.T) {
-	s, _ := started(t, orders.Options{MaxIDs: 10})
+	s, log := started(t, orders.Options{MaxIDs: 1})
+	log.onAppend = func() {
+		intruder := order(77, matching.Buy)
+		if journal, err := s.state.Decide(intruder, &orders.Answer{}); err != nil || !journal {
+			t.Error(journal, err)
+		}
+		if err := s.state.Apply(intruder, nil); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, step := range []struct {
 		command *orders.Command
 		outcome pb.Outcome
 	}{
-		{func() *orders.Command { c := order(0, matching.Buy); c.Account = 77; return c }(), pb.Outcome_OUTCOME_UNKNOWN},
+		{order(0, matching.Buy), pb.Outcome_OUTCOME_UNKNOWN},
 		{order(1, matching.Buy), pb.Outcome_OUTCOME_NOT_PROCESSED},
 	} {
 		f := transports.AsFault(s.Execute(step.command, &orders.Answer{}))
@@ -173,6 +186,9 @@ func TestHalfAppliedCommandStopsForGood(t *testing.T) {
 	}
 	if err := s.Err(); !errors.Is(err, orders.ErrReplay) {
 		t.Errorf("Err is %v", err)
+	}
+	if err := s.Snapshot(); !errors.Is(err, orders.ErrReplay) || log.snapshotLSN != 0 {
+		t.Errorf("a state that no replay gives was written as a snapshot (%v)", err)
 	}
 }
 
