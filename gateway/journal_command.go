@@ -11,7 +11,11 @@ import (
 // journalCmd looks at a journal without running a gateway on it.
 type journalCmd struct {
 	Verify struct{} `cmd:"" help:"Read the whole journal and say what is in it; exit status 1 when it is damaged. Changes nothing."`
-	Cut    struct {
+	Dump   struct {
+		From uint64 `help:"First log sequence number (default: the first one there is)." placeholder:"LSN"`
+		To   uint64 `help:"Last log sequence number (default: the last one)." placeholder:"LSN"`
+	} `cmd:"" help:"Print the commands, one line of JSON each; also beside a running gateway. Changes nothing."`
+	Cut struct {
 		LSN uint64 `arg:"" name:"lsn" help:"First log sequence number to give up, as the damage report names it."`
 	} `cmd:"" help:"Give up a record and all behind it, for good: what was acked there is lost. Copy the folder before."`
 }

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -36,9 +35,6 @@ const (
 	exitUsage   = 2
 )
 
-// adminListener is the name of AdminService's listener beside those of the transports.
-const adminListener = "admin"
-
 // options are the flags that change the configuration. All commands take them.
 type options struct {
 	Config     string            `help:"Read this YAML file; unknown keys are errors. 'gateway config print' shows one." env:"TAILGATE_CONFIG" placeholder:"FILE"`
@@ -55,7 +51,8 @@ type cli struct {
 
 	Serve   struct{}   `cmd:"" default:"1" help:"Run the gateway (this is the default)."`
 	Conf    configCmd  `cmd:"" name:"config" help:"Check or print the configuration that would be used."`
-	Journal journalCmd `cmd:"" help:"Look at a journal, or repair it; the gateway must not run."`
+	Journal journalCmd `cmd:"" help:"Look at a journal, or repair it."`
+	Admin   adminCmd   `cmd:"" help:"Ask or tell a running gateway: status, exposure, limits, kill switch, end of day."`
 	Version struct{}   `cmd:"" help:"Print the version."`
 }
 
@@ -91,7 +88,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	if command.Command() == "version" {
-		fmt.Fprintln(stdout, version())
+		fmt.Fprintln(stdout, server.Version())
 		return exitOK
 	}
 	conf, err := c.options.load()
@@ -102,12 +99,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "gateway: configuration:\n  %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 		return exitUsage
 	}
+	if strings.HasPrefix(command.Command(), "admin ") {
+		return c.Admin.run(command.Command(), conf, stdout, stderr)
+	}
 	switch command.Command() {
 	case "config check":
 		fmt.Fprintln(stdout, "The configuration is right.")
 		return exitOK
 	case "journal verify":
 		return verifyJournal(conf.Journal.Dir, stdout, stderr)
+	case "journal dump":
+		return dumpJournal(conf.Journal.Dir, c.Journal.Dump.From, c.Journal.Dump.To, stdout, stderr)
 	case "journal cut <lsn>":
 		return cutJournal(conf.Journal.Dir, c.Journal.Cut.LSN, stdout, stderr)
 	case "config print":
@@ -151,12 +153,12 @@ func (o *options) load() (config.Config, error) {
 			l.Address = ""
 		}
 		switch {
-		case name == adminListener:
+		case name == server.AdminListener:
 			c.Admin.Listener = l
 		case slices.Contains(all.Names(), name):
 			c.Listeners[name] = l
 		default:
-			return c, fmt.Errorf("--listen %s=%s: no such listener, allowed are %s, %s", name, address, strings.Join(all.Names(), ", "), adminListener)
+			return c, fmt.Errorf("--listen %s=%s: no such listener, allowed are %s, %s", name, address, strings.Join(all.Names(), ", "), server.AdminListener)
 		}
 	}
 	return c, nil
@@ -167,7 +169,7 @@ func serve(c config.Config, logger *slog.Logger, stderr io.Writer) int {
 	first, stopFirst := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stopFirst()
 
-	logger.Info("starting", "version", version(), "data", c.Journal.Dir, "sync", c.Journal.Sync, "cores", runtime.GOMAXPROCS(0))
+	logger.Info("starting", "version", server.Version(), "data", c.Journal.Dir, "sync", c.Journal.Sync, "cores", runtime.GOMAXPROCS(0))
 	s, err := server.Start(first, c, logger)
 	if err != nil && first.Err() != nil {
 		logger.Info("stopped before it was ready")
@@ -210,22 +212,4 @@ func advice(err error, dir string) string {
 	default:
 		return ""
 	}
-}
-
-// version is what the build recorded.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "tailgate (no build information)"
-	}
-	revision, modified := "unknown revision", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = ", modified"
-		}
-	}
-	return fmt.Sprintf("tailgate %s (%s%s, %s)", info.Main.Version, revision, modified, info.GoVersion)
 }

@@ -140,7 +140,7 @@ type Throttle struct {
 type Events struct {
 	Max         int `yaml:"max"`           // events of a day over all accounts; 10,000 to 2^31
 	Readers     int `yaml:"readers"`       // streams at a time over all accounts; 1 to 100,000
-	CatchUpRate int `yaml:"catch_up_rate"` // events per second that one reader behind gets; 1,000 to 100,000,000
+	CatchUpRate int `yaml:"catch_up_rate"` // events per second that readers far behind get, all of them together; 1,000 to 100,000,000
 }
 
 // Sessions bounds the named sessions.
@@ -197,7 +197,7 @@ func Default(listeners map[string]Listener) Config {
 		Limits:   Limits{MaxQuantity: 1_000_000, MaxNotional: 1_000_000_000_000, PriceCollarBps: 5_000},
 		Throttle: Throttle{Penalty: Duration(time.Second)},
 		IDs:      IDs{Max: 4 << 20, Reserve: 1 << 16},
-		Events:   Events{Max: 16 << 20, Readers: 1024, CatchUpRate: 200_000},
+		Events:   Events{Max: 16 << 20, Readers: 1024, CatchUpRate: 250_000},
 		Sessions: Sessions{Max: 10_000},
 		Book:     Book{MaxOrders: 1 << 20, MaxLevels: 1 << 16},
 		Grace:    Duration(10 * time.Second),

@@ -16,12 +16,13 @@ import (
 	"sync"
 	"time"
 
+	"tailgate/gateway/admin"
 	"tailgate/gateway/config"
 	"tailgate/gateway/entry"
+	"tailgate/gateway/feed"
 	"tailgate/gateway/journal"
 	"tailgate/gateway/orders"
 	"tailgate/gateway/sequencer"
-	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/all"
 )
@@ -30,8 +31,18 @@ import (
 type (
 	// Config is config.Config.
 	Config = config.Config
+	// Admin is config.Admin.
+	Admin = config.Admin
+	// Key is config.Key.
+	Key = config.Key
+	// Firm is config.Firm.
+	Firm = config.Firm
 	// Account is config.Account.
 	Account = config.Account
+	// DropCopy is config.DropCopy.
+	DropCopy = config.DropCopy
+	// Limits is config.Limits.
+	Limits = config.Limits
 	// Instrument is config.Instrument.
 	Instrument = config.Instrument
 	// Listener is config.Listener.
@@ -54,10 +65,14 @@ func HashKey(key string) string { return entry.HashKey(key).String() }
 type Server struct {
 	config    Config
 	logger    *slog.Logger
+	fs        journal.FS // of the journal; nil = the real one
 	journal   *journal.Journal
 	sequencer *sequencer.Sequencer
 	gateway   *entry.Gateway
+	snapshots *snapshots
 	servers   map[string]transports.Server
+	admin     *admin.Server // nil where it is disabled
+	started   time.Time
 
 	stop    sync.Once
 	stopErr error
@@ -106,19 +121,30 @@ func Open(ctx context.Context, c Config, logger *slog.Logger) (*Server, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	s := &Server{config: c, logger: logger, servers: make(map[string]transports.Server)}
+	return openOver(ctx, c, logger, nil)
+}
+
+// openOver is Open over a file system; nil = the real one.
+func openOver(ctx context.Context, c Config, logger *slog.Logger, fs journal.FS) (*Server, error) {
+	s := &Server{config: c, logger: logger, fs: fs, servers: make(map[string]transports.Server), started: time.Now()}
 	if err := s.open(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
+// stateOptions are the sizes of the state.
+func stateOptions(c *Config) orders.Options {
+	return orders.Options{
+		MaxIDs: c.IDs.Max, ReserveIDs: c.IDs.Reserve, MaxOpenOrders: c.Book.MaxOrders, MaxLevels: c.Book.MaxLevels,
+		MaxEvents: c.Events.Max, MaxSessions: c.Sessions.Max,
+	}
+}
+
 // open brings the state up to the journal's end and defines what the configuration has new.
 func (s *Server) open(ctx context.Context) error {
 	c := &s.config
-	replica, err := sequencer.NewReplica(orders.Options{
-		MaxIDs: c.IDs.Max, ReserveIDs: c.IDs.Reserve, MaxOpenOrders: c.Book.MaxOrders, MaxLevels: c.Book.MaxLevels,
-	})
+	replica, err := sequencer.NewReplica(stateOptions(c))
 	if err != nil {
 		return err
 	}
@@ -126,9 +152,11 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	started := time.Now()
 	j, report, err := journal.Open(
-		journal.Options{Dir: c.Journal.Dir, Sync: mode, SegmentBytes: c.Journal.SegmentBytes, Logger: s.logger},
+		journal.Options{
+			Dir: c.Journal.Dir, Sync: mode, SegmentBytes: c.Journal.SegmentBytes, KeepSegments: c.Journal.KeepSegments,
+			FS: s.fs, Logger: s.logger, Restore: replica.Restore,
+		},
 		func(e journal.Entry) error {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -143,134 +171,29 @@ func (s *Server) open(ctx context.Context) error {
 	s.sequencer = sequencer.New(replica, journalLog{j})
 	usage := orders.Usage{}
 	s.sequencer.Read(func(state *orders.State, _ uint64) { usage = state.Usage() })
-	s.logger.Info("journal replayed", "dir", c.Journal.Dir, "sync", c.Journal.Sync, "records", report.Records,
-		"orders", usage.OrderIDs, "open_orders", usage.OpenOrders, "took", time.Since(started).String())
+	s.logger.Info("journal replayed", "dir", c.Journal.Dir, "sync", c.Journal.Sync, "snapshot", report.Restored, "records", report.Records,
+		"orders", usage.OrderIDs, "open_orders", usage.OpenOrders, "took", time.Since(s.started).String())
 	keys, err := s.define()
 	if err == nil {
-		s.gateway, err = entry.New(s.sequencer, entry.Config{Keys: keys, Anybody: c.Insecure, Logger: s.logger})
+		s.gateway, err = entry.New(s.sequencer, entry.Config{
+			Keys: keys, Anybody: c.Insecure, Penalty: time.Duration(c.Throttle.Penalty), Logger: s.logger,
+			Feed: feed.Options{MaxReaders: c.Events.Readers, CatchUpRate: c.Events.CatchUpRate},
+		})
 	}
 	if err != nil {
 		return errors.Join(err, j.Close())
 	}
+	s.snapshots = startSnapshots(s, report.Restored)
 	return nil
 }
 
-// define journals the instruments and accounts of the configuration that the state does not have like that yet, and returns whose key
-// is whose.
-func (s *Server) define() (map[entry.KeyHash]entry.Key, error) {
-	for i := range s.config.Instruments {
-		definition, err := instrumentOf(&s.config.Instruments[i])
-		if err != nil {
-			return nil, err
-		}
-		var known orders.Instrument
-		var ok bool
-		s.sequencer.Read(func(state *orders.State, _ uint64) { known, ok = state.Instrument(definition.Symbol) })
-		definition.Version = known.Version
-		if ok && known == definition {
-			continue
-		}
-		if err := s.execute(&orders.Command{Kind: orders.DefineInstrument, Instrument: &definition}); err != nil {
-			return nil, fmt.Errorf("define instrument %s: %w", definition.Symbol, err)
-		}
-	}
-	if err := s.closeUnlisted(); err != nil {
-		return nil, err
-	}
-	keys := make(map[entry.KeyHash]entry.Key)
-	accounts := s.config.Accounts
-	if len(accounts) == 0 {
-		accounts = []Account{{Name: entry.DemoAccount}}
-	}
-	for _, a := range accounts {
-		number, ok := s.account(a.Name)
-		if !ok {
-			if err := s.execute(&orders.Command{Kind: orders.DefineAccount, Name: a.Name}); err != nil {
-				return nil, fmt.Errorf("define account %s: %w", a.Name, err)
-			}
-			number, _ = s.account(a.Name)
-		}
-		if err := s.setLimits(orders.Scope{Number: number}); err != nil {
-			return nil, fmt.Errorf("limits of account %s: %w", a.Name, err)
-		}
-		for _, text := range a.KeySHA256 {
-			hash, err := entry.ParseKeyHash(text)
-			if err != nil {
-				return nil, fmt.Errorf("account %s: %w", a.Name, err)
-			}
-			keys[hash] = entry.Key{Name: a.Name, Role: entry.Trade, Account: number}
-		}
-	}
-	return keys, nil
-}
-
-// setLimits journals the configured limits unless they are those that the scope got from the configuration last: what was set at run time
-// since then stays.
-func (s *Server) setLimits(scope orders.Scope) error {
-	c := &s.config.Limits
-	limits := orders.Limits{MaxQuantity: c.MaxQuantity, MaxNotional: c.MaxNotional, PriceCollarBps: c.PriceCollarBps}
-	var known orders.Limits
-	s.sequencer.Read(func(state *orders.State, _ uint64) { known = state.ConfiguredLimits(scope) })
-	if known.Equal(&limits) {
-		return nil
-	}
-	return s.execute(&orders.Command{Kind: orders.SetLimits, Scope: scope, Limits: &limits, Configured: true})
-}
-
-// closeUnlisted closes the instruments that the journal has and the configuration no longer lists: their orders can be canceled, and
-// nothing new trades.
-func (s *Server) closeUnlisted() error {
-	listed := make(map[string]bool)
-	for _, i := range s.config.Instruments {
-		listed[i.Symbol] = true
-	}
-	var known []orders.Instrument
-	s.sequencer.Read(func(state *orders.State, _ uint64) { known = state.Instruments(nil) })
-	for _, definition := range known {
-		if listed[definition.Symbol.String()] || definition.State == pb.InstrumentState_INSTRUMENT_STATE_CLOSED {
-			continue
-		}
-		definition.State = pb.InstrumentState_INSTRUMENT_STATE_CLOSED
-		if err := s.execute(&orders.Command{Kind: orders.DefineInstrument, Instrument: &definition}); err != nil {
-			return fmt.Errorf("close instrument %s: %w", definition.Symbol, err)
-		}
-		s.logger.Warn("instrument is no longer configured: closed", "symbol", definition.Symbol.String())
-	}
-	return nil
-}
-
-func (s *Server) account(name string) (number uint32, ok bool) {
-	s.sequencer.Read(func(state *orders.State, _ uint64) { number, ok = state.Account(name) })
-	return number, ok
-}
-
-func (s *Server) execute(c *orders.Command) error {
-	c.ReceivedNs = transports.Now()
-	var answer orders.Answer
-	return s.sequencer.Execute(c, &answer)
-}
-
-var instrumentStates = map[string]pb.InstrumentState{
-	"open":   pb.InstrumentState_INSTRUMENT_STATE_OPEN,
-	"halted": pb.InstrumentState_INSTRUMENT_STATE_HALTED,
-	"closed": pb.InstrumentState_INSTRUMENT_STATE_CLOSED,
-}
-
-func instrumentOf(c *Instrument) (orders.Instrument, error) {
-	symbol, ok := orders.ParseSymbol(c.Symbol)
-	if !ok {
-		return orders.Instrument{}, fmt.Errorf("symbol %q is not 1 to %d of [A-Z0-9._-]", c.Symbol, orders.MaxSymbolBytes)
-	}
-	return orders.Instrument{
-		Symbol: symbol, TickNanos: c.TickNanos, LotSize: c.LotSize, Currency: c.Currency, State: instrumentStates[c.State],
-		MinNotional: c.MinNotional, MaxNotional: c.MaxNotional, ReferencePrice: c.ReferencePrice,
-	}, nil
-}
-
-// listen starts every enabled transport, in the order of the list.
+// listen starts the admin listener and every enabled transport, in the order of the list.
 func (s *Server) listen(ctx context.Context) error {
 	tlsConfig, err := loadTLS(s.config.TLS)
 	if err != nil {
+		return err
+	}
+	if err := s.listenAdmin(ctx, tlsConfig); err != nil {
 		return err
 	}
 	n := &s.config.Connections
@@ -296,6 +219,32 @@ func (s *Server) listen(ctx context.Context) error {
 	return nil
 }
 
+// AdminListener is the name of AdminService's listener, beside those of the transports.
+const AdminListener = "admin"
+
+// listenAdmin starts the admin listener, unless it is disabled.
+func (s *Server) listenAdmin(ctx context.Context, tlsConfig *tls.Config) error {
+	l := s.config.Admin.Listener
+	if l.Disabled {
+		return nil
+	}
+	server, err := admin.Listen(ctx, l.Address, tlsConfig, s.administration(), s.logger.With("listener", AdminListener))
+	if err != nil {
+		return &ListenError{Transport: AdminListener, Address: l.Address, Err: err}
+	}
+	s.admin = server
+	s.logger.Info("listening", "transport", AdminListener, "address", server.Addr().String(), "tls", tlsConfig != nil)
+	return nil
+}
+
+// administration is what the admin listener may do.
+func (s *Server) administration() admin.Backend {
+	return admin.Backend{
+		Sequencer: s.sequencer, Authorize: s.gateway.AuthorizeAdmin, DayEnded: s.snapshots.Now,
+		Version: Version(), JournalSync: s.config.Journal.Sync, Started: s.started,
+	}
+}
+
 // ListenError says which transport could not listen.
 type ListenError struct {
 	Transport, Address string
@@ -313,8 +262,11 @@ func (e *ListenError) Unwrap() error { return e.Err }
 // Gateway is the order path without a transport, for tests and for transports of the same process.
 func (s *Server) Gateway() transports.Gateway { return s.gateway }
 
-// Addr is where a transport listens, nil when it does not.
+// Addr is where a transport, or AdminListener, listens, nil when it does not.
 func (s *Server) Addr(transport string) net.Addr {
+	if transport == AdminListener && s.admin != nil {
+		return s.admin.Addr()
+	}
 	if server, ok := s.servers[transport]; ok {
 		return server.Addr()
 	}
@@ -327,8 +279,16 @@ func (s *Server) Addr(transport string) net.Addr {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop.Do(func() {
 		s.gateway.Drain()
+		s.snapshots.Stop()
 		var wait sync.WaitGroup
-		errs := make(chan error, len(s.servers))
+		errs := make(chan error, len(s.servers)+1)
+		if s.admin != nil {
+			wait.Go(func() {
+				if err := s.admin.Shutdown(ctx); err != nil {
+					errs <- fmt.Errorf("listener %s: %w", AdminListener, err)
+				}
+			})
+		}
 		for name, server := range s.servers {
 			wait.Go(func() {
 				if err := server.Shutdown(ctx); err != nil {

@@ -85,7 +85,7 @@ var mutants = map[string]mutant{
 	"hides the field of a fault":  faulty("refusals", func(f *transports.Fault) error { f.Field = ""; return f }),
 	"says unknown always":         faulty("refusals", func(f *transports.Fault) error { f.Outcome = pb.Outcome_OUTCOME_UNKNOWN; return f }),
 	"says not processed always":   faulty("canceled call", func(f *transports.Fault) error { f.Outcome = pb.Outcome_OUTCOME_NOT_PROCESSED; return f }),
-	"returns plain errors":        faulty("unimplemented", func(f *transports.Fault) error { return errors.New(f.Message) }),
+	"returns plain errors":        faulty("refusals", func(f *transports.Fault) error { return errors.New(f.Message) }),
 
 	"answers the call before": {caught: "concurrent calls", do: func() func(context.Context, *transports.Call, doFunc) error {
 		var mu sync.Mutex

@@ -73,7 +73,6 @@ var cases = []struct {
 	{"get book", true, getBook},
 	{"extreme numbers", true, extremeNumbers},
 	{"list instruments", true, listInstruments},
-	{"unimplemented", true, unimplemented},
 	{"refusals", true, refusals},
 	{"limits", true, limits},
 	{"keys", true, keys},

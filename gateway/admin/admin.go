@@ -1,0 +1,255 @@
+// Package admin serves AdminService: kill switches, limits, exposure, the end of the day, status.
+//
+// It has a listener of its own, so that an operator gets through when the order path is flooded, and is reached by gRPC, gRPC-Web,
+// Connect, or plain JSON:
+//
+//	curl -H 'Content-Type: application/json' -d '{}' http://127.0.0.1:9090/orderentry.v1.AdminService/GetStatus
+//
+// What changes an outcome is a command in the journal like any order, and is answered when the journal's promise is kept. The room
+// must never know how orders travel, nor decide what an order is worth: it translates, and asks the sequencer.
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"buf.build/go/protovalidate"
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"tailgate/gateway/orders"
+	"tailgate/gateway/sequencer"
+	"tailgate/matching"
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/proto/gen/orderentry/v1/orderentryv1connect"
+	"tailgate/transports"
+)
+
+// Backend is what administration needs of the gateway. All fields are set.
+type Backend struct {
+	Sequencer *sequencer.Sequencer
+	// Authorize says whether a peer is an administrator; its error is a *transports.Fault.
+	Authorize func(key string, remote net.Addr) error
+	// DayEnded is called after the day has ended, when the state is at its smallest.
+	DayEnded func()
+	// Version of the binary, JournalSync its journal's mode, Started when it started.
+	Version, JournalSync string
+	Started              time.Time
+}
+
+// service implements AdminService. Safe for concurrent use.
+type service struct {
+	orderentryv1connect.UnimplementedAdminServiceHandler
+	backend Backend
+}
+
+// execute runs one command and waits for the journal's promise. The error is a *transports.Fault.
+func (s *service) execute(ctx context.Context, c *orders.Command) (answer orders.Answer, err error) {
+	c.ReceivedNs = transports.Now()
+	if err := s.backend.Sequencer.Execute(c, &answer); err != nil {
+		return answer, err
+	}
+	w := waiter(make(chan error, 1))
+	s.backend.Sequencer.Commit(w, 0)
+	select {
+	case err = <-w:
+	case <-ctx.Done():
+		return answer, transports.InDoubt(pb.Reason_REASON_DEADLINE_EXCEEDED, ctx.Err(), "the request ended while it waited for the journal; it may have taken effect")
+	}
+	if err != nil {
+		return answer, transports.InDoubt(pb.Reason_REASON_JOURNAL_UNAVAILABLE, err, "the journal failed before the answer was committed; it may have taken effect")
+	}
+	return answer, nil
+}
+
+// waiter is a Releaser; its channel holds one, so that Release never blocks.
+type waiter chan error
+
+// Release implements transports.Releaser.
+func (w waiter) Release(_ uint64, err error) { w <- err }
+
+// check holds a message to the contract.
+func check(m proto.Message) error {
+	err := protovalidate.Validate(m)
+	if err == nil {
+		return nil
+	}
+	if invalid, ok := errors.AsType[*protovalidate.ValidationError](err); ok && len(invalid.Violations) > 0 {
+		v := invalid.Violations[0].Proto
+		return transports.Malformed(protovalidate.FieldPathString(v.GetField()), "%s", v.GetMessage())
+	}
+	return transports.AsFault(err)
+}
+
+// scope finds whom a request means.
+func (s *service) scope(scope *pb.Scope) (orders.Scope, error) {
+	var number uint32
+	var ok bool
+	firm := scope.GetFirm()
+	s.backend.Sequencer.Read(func(state *orders.State, _ uint64) {
+		if firm != "" {
+			number, ok = state.Firm(firm)
+		} else {
+			number, ok = state.Account(scope.GetAccount())
+		}
+	})
+	switch {
+	case ok:
+		return orders.Scope{Firm: firm != "", Number: number}, nil
+	case firm != "":
+		return orders.Scope{}, notFound("scope.firm", "no account belongs to the firm %q", firm)
+	default:
+		return orders.Scope{}, notFound("scope.account", "there is no account %q", scope.GetAccount())
+	}
+}
+
+func notFound(field, format string, args ...any) error {
+	f := transports.Refuse(pb.Reason_REASON_NOT_FOUND, format, args...)
+	f.Field = field
+	return f
+}
+
+// SetKillSwitch implements AdminService.
+func (s *service) SetKillSwitch(ctx context.Context, r *connect.Request[pb.SetKillSwitchRequest]) (*connect.Response[pb.SetKillSwitchResponse], error) {
+	if err := check(r.Msg); err != nil {
+		return nil, err
+	}
+	scope, err := s.scope(r.Msg.GetScope())
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.execute(ctx, &orders.Command{
+		Kind: orders.SetKillSwitch, Scope: scope, Engaged: r.Msg.GetEngaged(), Text: r.Msg.GetText(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&pb.SetKillSwitchResponse{CanceledCount: answer.Count}), nil
+}
+
+// SetLimits implements AdminService.
+func (s *service) SetLimits(ctx context.Context, r *connect.Request[pb.SetLimitsRequest]) (*connect.Response[pb.SetLimitsResponse], error) {
+	if err := check(r.Msg); err != nil {
+		return nil, err
+	}
+	scope, err := s.scope(r.Msg.GetScope())
+	if err != nil {
+		return nil, err
+	}
+	limits, err := limitsOf(r.Msg.GetLimits())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.execute(ctx, &orders.Command{Kind: orders.SetLimits, Scope: scope, Limits: &limits}); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&pb.SetLimitsResponse{Limits: s.limits(scope)}), nil
+}
+
+// GetLimits implements AdminService.
+func (s *service) GetLimits(_ context.Context, r *connect.Request[pb.GetLimitsRequest]) (*connect.Response[pb.GetLimitsResponse], error) {
+	if err := check(r.Msg); err != nil {
+		return nil, err
+	}
+	scope, err := s.scope(r.Msg.GetScope())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&pb.GetLimitsResponse{Limits: s.limits(scope)}), nil
+}
+
+// limits reads the limits of a scope.
+func (s *service) limits(scope orders.Scope) *pb.Limits {
+	var l orders.Limits
+	s.backend.Sequencer.Read(func(state *orders.State, _ uint64) {
+		l = state.Limits(scope)
+		l.Restricted = slices.Clone(l.Restricted)
+	})
+	m := &pb.Limits{
+		MaxQuantity: l.MaxQuantity, MaxNotional: l.MaxNotional, PriceCollarBps: l.PriceCollarBps,
+		MaxOpenOrders: l.MaxOpenOrders, MaxOpenNotional: l.MaxOpenNotional, MaxPosition: l.MaxPosition, MaxOrderRate: l.MaxOrderRate,
+	}
+	for _, symbol := range l.Restricted {
+		m.RestrictedSymbols = append(m.RestrictedSymbols, symbol.String())
+	}
+	return m
+}
+
+// limitsOf turns a message into limits as the state keeps them.
+func limitsOf(m *pb.Limits) (orders.Limits, error) {
+	switch {
+	case m.GetMaxNotional() < 0:
+		return orders.Limits{}, transports.Malformed("limits.max_notional", "is %d, allowed are 0 (no bound) and more", m.GetMaxNotional())
+	case m.GetMaxOpenNotional() < 0:
+		return orders.Limits{}, transports.Malformed("limits.max_open_notional", "is %d, allowed are 0 (no bound) and more", m.GetMaxOpenNotional())
+	case m.GetMaxQuantity() > matching.MaxQuantity:
+		return orders.Limits{}, transports.Malformed("limits.max_quantity", "is %d, allowed are 0 (no bound) to %d", m.GetMaxQuantity(), matching.MaxQuantity)
+	}
+	l := orders.Limits{
+		MaxQuantity: m.GetMaxQuantity(), MaxNotional: m.GetMaxNotional(), PriceCollarBps: m.GetPriceCollarBps(),
+		MaxOpenOrders: m.GetMaxOpenOrders(), MaxOpenNotional: m.GetMaxOpenNotional(), MaxPosition: m.GetMaxPosition(), MaxOrderRate: m.GetMaxOrderRate(),
+	}
+	for i, text := range m.GetRestrictedSymbols() {
+		symbol, ok := orders.ParseSymbol(text)
+		if !ok {
+			return orders.Limits{}, transports.Malformed(fmt.Sprintf("limits.restricted_symbols[%d]", i), "%q is not 1 to %d of [A-Z0-9._-]", text, orders.MaxSymbolBytes)
+		}
+		l.Restricted = append(l.Restricted, symbol)
+	}
+	slices.SortFunc(l.Restricted, func(a, b orders.Symbol) int { return strings.Compare(a.String(), b.String()) })
+	l.Restricted = slices.Compact(l.Restricted)
+	return l, nil
+}
+
+// GetExposure implements AdminService.
+func (s *service) GetExposure(_ context.Context, r *connect.Request[pb.GetExposureRequest]) (*connect.Response[pb.GetExposureResponse], error) {
+	if err := check(r.Msg); err != nil {
+		return nil, err
+	}
+	scope, err := s.scope(r.Msg.GetScope())
+	if err != nil {
+		return nil, err
+	}
+	var e orders.Exposure
+	m := &pb.GetExposureResponse{}
+	s.backend.Sequencer.Read(func(state *orders.State, _ uint64) {
+		e = state.Exposure(scope)
+		m.KillSwitch = state.KillSwitch(scope)
+	})
+	m.OpenOrders, m.OpenNotional = e.OpenOrders, e.OpenNotional
+	for _, p := range e.Positions {
+		m.Positions = append(m.Positions, &pb.Position{
+			Symbol: p.Symbol.String(), NetQuantity: p.Net, OpenBuyQuantity: p.OpenBuy, OpenSellQuantity: p.OpenSell,
+		})
+	}
+	return connect.NewResponse(m), nil
+}
+
+// EndDay implements AdminService.
+func (s *service) EndDay(ctx context.Context, _ *connect.Request[pb.EndDayRequest]) (*connect.Response[pb.EndDayResponse], error) {
+	answer, err := s.execute(ctx, &orders.Command{Kind: orders.EndDay})
+	if err != nil {
+		return nil, err
+	}
+	s.backend.DayEnded()
+	return connect.NewResponse(&pb.EndDayResponse{ExpiredCount: answer.Count, Epoch: answer.Epoch}), nil
+}
+
+// GetStatus implements AdminService.
+func (s *service) GetStatus(context.Context, *connect.Request[pb.GetStatusRequest]) (*connect.Response[pb.GetStatusResponse], error) {
+	m := &pb.GetStatusResponse{
+		Version: s.backend.Version, StartedNs: uint64(s.backend.Started.UnixNano()), JournalSync: s.backend.JournalSync,
+		CommittedSequence: s.backend.Sequencer.Committed(),
+	}
+	s.backend.Sequencer.Read(func(state *orders.State, last uint64) {
+		usage := state.Usage()
+		m.LogSequence, m.OpenOrders = last, uint64(usage.OpenOrders)
+		m.IdsUsed, m.IdsCapacity = uint64(usage.OrderIDs), uint64(usage.MaxIDs)
+	})
+	return connect.NewResponse(m), nil
+}
