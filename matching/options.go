@@ -20,12 +20,12 @@ const (
 // options of the first run.
 type Options struct {
 	// MaxOrders is how many orders may rest at once, over all instruments, 1 to
-	// MaxOrdersCeiling; 0 means DefaultMaxOrders. Each costs 68 to 84 bytes.
+	// MaxOrdersCeiling; 0 means DefaultMaxOrders. Each costs 84 to 100 bytes.
 	MaxOrders int
 
 	// MaxLevels is how many price levels may exist at once, over all instruments
 	// and both sides, 1 to MaxOrders; 0 means DefaultMaxLevels, or MaxOrders
-	// where that is less. Each costs about 320 bytes.
+	// where that is less. Each costs about 330 bytes.
 	MaxLevels int
 
 	// MaxInstruments bounds instrument numbers: 0 to MaxInstruments-1. From 1 to

@@ -161,4 +161,10 @@ func TestRecordsFitTheirCacheLines(t *testing.T) {
 	if size := unsafe.Sizeof(Event{}); size != 64 {
 		t.Errorf("an event takes %d bytes, its comment says one line of 64", size)
 	}
+	if size := unsafe.Sizeof(order{}); size != 64 {
+		t.Errorf("an order takes %d bytes, its comment says one line of 64", size)
+	}
+	if size := unsafe.Sizeof(level{}); size != 32 {
+		t.Errorf("a level takes %d bytes, two should share a line of 64", size)
+	}
 }
