@@ -14,6 +14,7 @@ import (
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
+	"tailgate/transports/internal/fake"
 	"tailgate/transports/tcp"
 	"tailgate/transports/tcp/internal/wire"
 )
@@ -152,6 +153,45 @@ func TestDeadlineTravelsWithTheRequest(t *testing.T) {
 	}
 }
 
+// TestDeadlineReachesTheGateway: the context that the gateway gets has it, and ends with it. Without one there is none, whatever was before.
+func TestDeadlineReachesTheGateway(t *testing.T) {
+	t.Parallel()
+	type seen struct {
+		left time.Duration
+		has  bool
+		err  error
+	}
+	arrived := make(chan seen, 1)
+	g := &fake.Gateway{}
+	g.OnHandle = func(ctx context.Context, x *transports.Exchange) error {
+		deadline, has := ctx.Deadline()
+		s := seen{left: time.Until(deadline), has: has}
+		if s.left < time.Second && has {
+			<-ctx.Done()
+			s.err = ctx.Err()
+		}
+		arrived <- s
+		g.Answer(x)
+		return nil
+	}
+	client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{})
+	for i, allowed := range []time.Duration{time.Hour, 0, 900 * time.Millisecond, 0} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if allowed > 0 {
+			ctx, cancel = context.WithTimeout(t.Context(), allowed)
+		}
+		err := client.Do(ctx, fake.Call(transports.SubmitOrder, fake.Order(fmt.Sprint("order-", i), nil)))
+		cancel()
+		got := <-arrived
+		if got.has != (allowed > 0) || got.has && (got.left <= 0 || got.left > allowed) {
+			t.Errorf("call %d: the gateway sees a deadline (%v) %v away, the caller allows %v", i, got.has, got.left, allowed)
+		}
+		if short := allowed > 0 && allowed < time.Second; short != errors.Is(got.err, context.DeadlineExceeded) || err != nil && !short {
+			t.Errorf("call %d: the gateway's context ended with %v, the call with %v", i, got.err, err)
+		}
+	}
+}
+
 // fakeServer is a server made of bytes and a client that has shaken hands with it.
 func fakeServer(t testing.TB) (*peer, transports.Client) {
 	t.Helper()
@@ -210,6 +250,7 @@ func TestServersThatBreakTheProtocol(t *testing.T) {
 		"a client's frame":      {func(wire.Header) []byte { return wire.Frame(wire.Header{Type: wire.Request}, nil) }, "may not send REQUEST"},
 		"a second HELLO_ACK":    {func(wire.Header) []byte { return wire.Frame(wire.Header{Type: wire.HelloAck}, nil) }, "may not send HELLO_ACK"},
 		"an unknown type":       {func(wire.Header) []byte { return wire.Frame(wire.Header{Type: 0x7f}, nil) }, "may not send type 0x7f"},
+		"an event":              {func(wire.Header) []byte { return wire.Frame(wire.Header{Type: wire.Event}, nil) }, "an event that nobody asked for"},
 		"the end of the stream": {func(wire.Header) []byte { return nil }, "the gateway closed it"},
 		"an end within a frame": {func(h wire.Header) []byte { return answer(t, h.Correlation, 0, "a")[:30] }, "the gateway closed it"},
 		"an answer that is none": {func(h wire.Header) []byte {

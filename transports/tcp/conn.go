@@ -227,11 +227,12 @@ func (c *conn) serve() (last []byte) {
 
 // awaitRoom stops reading while too much waits to leave, whether for the peer or for the journal: then TCP's window is the only grant that the
 // peer has. Without credit nobody told the client to stop before. With it the answers of a client that keeps to it are always less
-// than two largest ones, so it waits only for what costs none: PINGs without end.
+// than that (the floor is one largest answer and a little), so it waits only for what costs none: PINGs without end. What one more read of those brings is
+// left below the box's limit, so that a peer that reads is not cut when the journal was slow.
 func (c *conn) awaitRoom() {
 	most := c.server.largestAnswer
 	if c.credit {
-		most *= 2
+		most = 2*most - 2*batchSize
 	}
 	c.box.WaitBelow(most)
 }

@@ -6,9 +6,8 @@ import (
 	"tailgate/transports"
 )
 
-// ShrinkWriteBuffers gives the sockets of a server's open connections a send buffer of so many bytes, or of the least that the system has, so that a peer
-// that does not read is felt soon.
-func ShrinkWriteBuffers(of transports.Server, bytes int) error {
+// SetWriteBuffers gives the sockets of a server's open connections a send buffer of so many bytes, or of the least that the system has.
+func SetWriteBuffers(of transports.Server, bytes int) error {
 	s := of.(*server)
 	s.mu.Lock()
 	defer s.mu.Unlock()

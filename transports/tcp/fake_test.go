@@ -18,14 +18,19 @@ type gateway struct {
 	open   func(transports.Peer) error
 	handle func(*transports.Exchange) error // nil: acknowledge
 	commit func(transports.Releaser, uint64)
+	events func(*pb.StreamExecutionsRequest) transports.Events // nil: there are none
 
 	mu      sync.Mutex
 	handled []string // client order ids, in order
 }
 
-type session struct {
-	transports.NoEvents
-	g *gateway
+type session struct{ g *gateway }
+
+func (s session) Subscribe(ctx context.Context, request *pb.StreamExecutionsRequest) (transports.Events, error) {
+	if s.g.events == nil {
+		return transports.NoEvents{}.Subscribe(ctx, request)
+	}
+	return s.g.events(request), nil
 }
 
 func (g *gateway) Open(_ context.Context, peer transports.Peer) (transports.Session, error) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -16,10 +17,13 @@ import (
 	"tailgate/transports/tcp/internal/wire"
 )
 
-// nullSession acknowledges and echoes, and releases inside Commit.
+// nullSession looks at the deadline, acknowledges and echoes, and releases inside Commit.
 type nullSession struct{ transports.NoEvents }
 
-func (nullSession) Handle(_ context.Context, x *transports.Exchange) error {
+func (nullSession) Handle(ctx context.Context, x *transports.Exchange) error {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= 0 {
+		return transports.Refuse(pb.Reason_REASON_DEADLINE_EXCEEDED, "the deadline passed")
+	}
 	request, response := x.Request.(*pb.SubmitOrderRequest), x.Response.(*pb.SubmitOrderResponse)
 	response.ClientOrderId, response.ClientTag = request.ClientOrderId, request.ClientTag
 	response.Status, response.Quantity = pb.OrderStatus_ORDER_STATUS_ACCEPTED, request.Quantity
@@ -95,16 +99,22 @@ func renumber(frames []byte, n int, first uint32) {
 }
 
 func TestServerPathDoesNotAllocate(t *testing.T) {
-	for _, size := range []int{64, 64 << 10} {
+	for _, test := range []struct {
+		size     int
+		deadline uint32 // in µs, 0 = none
+	}{{64, 0}, {64, 60_000_000}, {64 << 10, 0}, {64 << 10, 60_000_000}} {
 		c := path(t)
-		frames := requests(t, 0, 1, size)
+		frames := requests(t, 0, 1, test.size)
+		h := wire.Parse(frames)
+		h.Aux = test.deadline
+		h.Put(frames)
 		run := func() {
 			renumber(frames, 1, c.last+1)
 			feed(t, c, frames)
 		}
 		run()
 		if n := testing.AllocsPerRun(100, run); n != 0 {
-			t.Errorf("%d bytes: %v allocations a request, want 0", size, n)
+			t.Errorf("%d bytes, %d µs to go: %v allocations a request, want 0", test.size, test.deadline, n)
 		}
 	}
 }

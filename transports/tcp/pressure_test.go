@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -134,44 +135,78 @@ func TestSlowReaderIsClosed(t *testing.T) {
 	waitLog(t, log, "no byte for 100ms")
 }
 
-// TestPingFloodIsBounded floods with what costs no credit and reads nothing: the server closes, or the two kernels stop taking bytes before that.
-func TestPingFloodIsBounded(t *testing.T) {
-	t.Parallel()
-	p := greet(t, listen(t, &gateway{}, transports.ListenConfig{Limits: transports.Limits{MaxRequestBytes: 1024}}), wire.FeatureCredit)
-	p.floodWithPings()
+// pings is n PINGs, which cost no credit.
+func (p *peer) pings(n int) []byte {
+	return bytes.Repeat(wire.Frame(wire.Header{Type: wire.Ping, Aux: p.used}, nil), n)
 }
 
-// TestPingFloodBehindAHeldCommitIsNotRead: what waits for the journal counts as well, though no peer can be blamed for it.
+// pingFlood is what a PING flood needs: a server with small answers, and the most that may wait in its out-buffer, in bytes: two largest answers.
+func pingFlood(t *testing.T, g *gateway, config transports.ListenConfig) (server transports.Server, p *peer, most uint64) {
+	config.Limits.MaxRequestBytes = 1024
+	server = listen(t, g, config)
+	p = greet(t, server, wire.FeatureCredit)
+	largest, _ := p.model.Largest(1024)
+	return server, p, 2 * (largest + wire.HeaderSize)
+}
+
+// TestPingFloodIsClosed floods with what costs no credit and reads nothing: the server takes as much as its out-buffer may hold, and closes.
+func TestPingFloodIsClosed(t *testing.T) {
+	t.Parallel()
+	log := &logged{}
+	server, p, most := pingFlood(t, &gateway{}, transports.ListenConfig{Logger: log.logger(), Limits: transports.Limits{WriteTimeout: 100 * time.Millisecond}})
+	narrow(t, server)
+	flood, held := p.pings(200), uint64(0)
+	for {
+		_, err := p.conn.Write(flood)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("the server neither reads nor closes; %d bytes wait in it", tcp.Unflushed(server))
+		}
+		if err != nil {
+			break
+		}
+		held = max(held, tcp.Unflushed(server))
+	}
+	if held > most {
+		t.Errorf("%d bytes of PONGs waited for a peer that does not read, at most %d may", held, most)
+	}
+	waitLog(t, log, "does not take its answers")
+}
+
+// TestPingFloodBehindAHeldCommitIsNotRead: what waits for the journal counts as well, though no peer can be blamed for it. When the journal comes back, every
+// PING has its PONG.
 func TestPingFloodBehindAHeldCommitIsNotRead(t *testing.T) {
 	t.Parallel()
 	held := make(chan func(), 1)
 	g := &gateway{commit: func(r transports.Releaser, mark uint64) { held <- func() { r.Release(mark, nil) } }}
-	server := listen(t, g, transports.ListenConfig{Limits: transports.Limits{MaxRequestBytes: 1024}})
-	p := greet(t, server, wire.FeatureCredit)
+	server, p, most := pingFlood(t, g, transports.ListenConfig{Limits: transports.Limits{WriteTimeout: patience}})
 	p.send(p.order("held", 10))
 	release := <-held
-	p.floodWithPings()
-	release()
-}
-
-// floodWithPings sends PINGs until the server does not take them any more, and fails when it goes on taking them.
-func (p *peer) floodWithPings() {
-	p.t.Helper()
-	flood := bytes.Repeat(wire.Frame(wire.Header{Type: wire.Ping, Aux: p.used}, nil), 2000)
-	// A write that moves nothing for this long means that the server does not read. Socket buffers and the out-buffer hold far
-	// less than the bound, which a server that goes on reading takes within a second.
-	const bound = 64 << 20
-	sent := 0
-	for sent < bound {
-		_ = p.conn.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
-		n, err := p.conn.Write(flood)
-		sent += n
-		if err != nil {
-			break
-		}
+	n := int(3 * most / wire.HeaderSize)
+	sent := make(chan error, 1)
+	go func() {
+		_, err := p.conn.Write(p.pings(n))
+		sent <- err
+	}()
+	seen := uint64(0)
+	look := func() bool {
+		seen = max(seen, tcp.Unflushed(server))
+		return seen >= most-32<<10
 	}
-	if sent >= bound {
-		p.t.Errorf("the server took %d bytes of PINGs whose answers nobody reads", sent)
+	until(t, "the out-buffer is as full as it may be", look)
+	for range 100 {
+		look()
+		<-time.After(100 * time.Microsecond) // gives a server that goes on reading the time to be caught
+	}
+	if seen > most {
+		t.Errorf("%d bytes wait for the journal, at most %d may", seen, most)
+	}
+	release()
+	p.response()
+	for range n {
+		p.expect(wire.Pong)
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
 	}
 }
 

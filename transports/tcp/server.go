@@ -24,8 +24,8 @@ const maxRefusals = 64
 
 // server is a listener with its connections.
 //
-// What it holds is bounded: MaxConnections connections, each with at most its floor in credit (or, without credit, three largest answers) in its out-buffer and one
-// largest request in its in-buffer.
+// What it holds is bounded: MaxConnections connections, each with at most its floor in credit (or, without credit, three largest answers) and eventRoom in its
+// out-buffer, and one largest request in its in-buffer.
 type server struct {
 	gateway  transports.Gateway
 	limits   transports.Limits

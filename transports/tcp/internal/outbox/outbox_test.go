@@ -42,7 +42,7 @@ func pair(t testing.TB) (near, far *net.TCPConn) {
 
 // box is an out-buffer over near; blocking is the way of TLS.
 func box(near net.Conn, blocking bool, change func(*outbox.Config)) *outbox.Box {
-	config := outbox.Config{Pool: &outbox.Pool{}, Conn: near, Limit: 1 << 40, WriteTimeout: 20 * time.Second}
+	config := outbox.Config{Pool: &outbox.Pool{}, Conn: near, Limit: 1 << 40, EventRoom: 1 << 40, WriteTimeout: 20 * time.Second}
 	if !blocking {
 		config.Raw = outbox.Raw(near)
 	}
@@ -76,6 +76,16 @@ func control(b *outbox.Box, id uint32) []byte {
 	}
 	b.EndControl(copy(room, frame))
 	return frame
+}
+
+// event appends an EVENT, and returns the frame as it must arrive.
+func event(t interface{ Fatal(...any) }, b *outbox.Box, id uint32, size int) []byte {
+	h := wire.Header{Type: wire.Event, Correlation: id, Credit: 12345} // no credit, whatever the field says
+	payload := bytes.Repeat([]byte{byte(id)}, size)
+	if !b.Event(h, payload) {
+		t.Fatal("the box takes no event")
+	}
+	return wire.Frame(h, payload)
 }
 
 // TestWhatLeavesIsWhatWasReleased drives a box through random appends, marks, releases and failures, with a peer that reads at its own pace, and compares
@@ -116,7 +126,7 @@ func TestWhatLeavesIsWhatWasReleased(t *testing.T) {
 				}
 				id, aborted := uint32(0), false
 				for range rapid.IntRange(0, 60).Draw(r, "steps") {
-					switch rapid.SampledFrom([]string{"answer", "answer", "large", "control", "mark", "release", "flush", "abort"}).Draw(r, "step") {
+					switch rapid.SampledFrom([]string{"answer", "answer", "large", "control", "event", "mark", "release", "flush", "abort"}).Draw(r, "step") {
 					case "answer":
 						id++
 						queue = append(queue, piece{answer(b, id, id, rapid.IntRange(8, 3000).Draw(r, "size"), now), true})
@@ -128,6 +138,10 @@ func TestWhatLeavesIsWhatWasReleased(t *testing.T) {
 					case "control":
 						id++
 						queue = append(queue, piece{control(b, id), false})
+						settle()
+					case "event":
+						id++
+						queue = append(queue, piece{event(r, b, id, rapid.IntRange(0, 512).Draw(r, "size")), false})
 						settle()
 					case "mark":
 						marks = append(marks, struct {

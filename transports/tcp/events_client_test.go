@@ -1,0 +1,179 @@
+package tcp_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+	"tailgate/transports/internal/fake"
+	"tailgate/transports/tcp"
+	"tailgate/transports/tcp/internal/wire"
+)
+
+// event is an EVENT frame of the fake feed, for the stream of the client library's first request.
+func event(t testing.TB, epoch uint32, sequence uint64, change func(*wire.Header)) []byte {
+	t.Helper()
+	payload, err := proto.Marshal(fake.Report(epoch, sequence))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := wire.Header{Type: wire.Event, Correlation: 1<<32 - 1<<10, Aux: uint32(sequence), X: uint16(epoch)}
+	if change != nil {
+		change(&h)
+	}
+	return wire.Frame(h, payload)
+}
+
+// serveTrade is a server made of bytes that answers the handshake and the Logon of one connection, with the place that ack has, and then
+// sends what it is told and closes its half. A nil ack leaves the Logon without an answer.
+func serveTrade(t testing.TB, ack *pb.LogonAck, b []byte) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		skip := func() wire.Header {
+			var head [wire.HeaderSize]byte
+			_, _ = io.ReadFull(conn, head[:])
+			_, _ = io.CopyN(io.Discard, conn, int64(wire.Parse(head[:]).Length))
+			return wire.Parse(head[:])
+		}
+		skip()
+		hello := wire.AckMessage{Version: 1, Features: wire.FeatureCredit, MaxRequest: 1 << 20, Floor: 100, IdleTimeout: time.Minute, Model: wire.Model()}
+		_, _ = conn.Write(wire.Frame(wire.Header{Type: wire.HelloAck, Credit: 100}, hello.Encode()))
+		request := skip()
+		if ack != nil {
+			payload, err := proto.Marshal(ack)
+			if err != nil {
+				t.Error(err)
+			}
+			b = append(wire.Frame(wire.Header{Type: wire.Response, Code: request.Code, Correlation: request.Correlation, Credit: 117}, payload), b...)
+		}
+		_, _ = conn.Write(b)
+		_ = conn.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	t.Cleanup(func() { _ = listener.Close(); <-served })
+	return listener.Addr().String()
+}
+
+// TestEventsThatBreakTheProtocol: a gap is never passed on. What came before it is.
+func TestEventsThatBreakTheProtocol(t *testing.T) {
+	for name, test := range map[string]struct {
+		frame []byte
+		text  string
+	}{
+		"a gap":                       {event(t, 3, 8, nil), "event 8 of epoch 3 comes where event 7 of epoch 3 is due"},
+		"a repetition":                {event(t, 3, 6, nil), "event 6 of epoch 3 comes where event 7"},
+		"an epoch that is over":       {event(t, 2, 1, nil), "event 1 of epoch 2"},
+		"an epoch from its second on": {event(t, 4, 2, nil), "event 2 of epoch 4"},
+		"another number":              {event(t, 3, 7, func(h *wire.Header) { h.Aux = 6 }), "the header of event 7"},
+		"another epoch":               {event(t, 3, 7, func(h *wire.Header) { h.X = 4 }), "the header of event 7"},
+		"another request":             {event(t, 3, 7, func(h *wire.Header) { h.Correlation++ }), "the header of event 7"},
+		"no report":                   {wire.Frame(wire.Header{Type: wire.Event}, []byte{0xff}), "cannot be read"},
+		"too large":                   {header(wire.Header{Type: wire.Event, Length: 4097}), "EVENT has 4097 bytes of payload, at most 4096"},
+		"the end of the stream":       {nil, "the gateway closed it"},
+		"an end within an event":      {event(t, 3, 7, nil)[:30], "the gateway closed it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := serveTrade(t, &pb.LogonAck{Epoch: 3, NextSequence: 5}, append(append(event(t, 3, 5, nil), event(t, 3, 6, nil)...), test.frame...))
+			h := hear()
+			trader, err := tcp.Transport().Trade(bounded(t), transports.DialConfig{Address: address}, &pb.Logon{SessionId: "s"}, h.receive)
+			if err != nil { // the violation may be read together with the ack
+				checkFault(t, err, pb.Reason_REASON_CONNECTION_LOST, pb.Outcome_OUTCOME_UNKNOWN, test.text)
+				return
+			}
+			h.expect(t, 3, 5, 6)
+			await(t, trader.Done(), "Done")
+			checkFault(t, trader.Err(), pb.Reason_REASON_CONNECTION_LOST, pb.Outcome_OUTCOME_UNKNOWN, test.text)
+			if len(h) != 0 {
+				t.Errorf("receive got %v", <-h)
+			}
+		})
+	}
+}
+
+// TestEventsOfALaterEpoch: an epoch may end before the place of the ack is reached, and one without an event of the account leaves no trace.
+func TestEventsOfALaterEpoch(t *testing.T) {
+	var b []byte
+	for _, place := range [][2]uint64{{4, 1}, {4, 2}, {7, 1}, {1 << 16, 1}, {1 << 16, 2}} {
+		b = append(b, event(t, uint32(place[0]), place[1], nil)...)
+	}
+	h := hear()
+	err := tcp.Transport().Executions(bounded(t), transports.DialConfig{Address: serveTrade(t, &pb.LogonAck{Epoch: 3, NextSequence: 5}, b)}, &pb.StreamExecutionsRequest{}, h.receive)
+	checkFault(t, err, pb.Reason_REASON_CONNECTION_LOST, pb.Outcome_OUTCOME_UNKNOWN, "the gateway closed it")
+	h.expect(t, 4, 1, 2)
+	h.expect(t, 7, 1, 1)
+	h.expect(t, 1<<16, 1, 2)
+}
+
+func TestEventBeforeTheAnswer(t *testing.T) {
+	_, err := tcp.Transport().Trade(bounded(t), transports.DialConfig{Address: serveTrade(t, nil, event(t, 1, 1, nil))}, &pb.Logon{SessionId: "s"}, hear().receive)
+	checkFault(t, err, pb.Reason_REASON_CONNECTION_LOST, pb.Outcome_OUTCOME_UNKNOWN, "nobody asked for")
+}
+
+// TestTradeThatIsNotAnswered ends with its context.
+func TestTradeThatIsNotAnswered(t *testing.T) {
+	h := newHeld()
+	g := &fake.Gateway{Feed: &fake.Feed{}, OnCommit: func(func(error)) { h.came <- struct{}{} }}
+	server := listen(t, g, transports.ListenConfig{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-h.came; cancel() }()
+	_, err := tcp.Transport().Trade(ctx, transports.DialConfig{Address: server.Addr().String()}, &pb.Logon{SessionId: "s"}, hear().receive)
+	checkFault(t, err, pb.Reason_REASON_DEADLINE_EXCEEDED, pb.Outcome_OUTCOME_UNKNOWN, "before its answer came")
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%v does not wrap the context's error", err)
+	}
+	over, cancelOver := context.WithCancel(t.Context())
+	cancelOver()
+	_ = server.Shutdown(over) // the journal of this test never answers
+}
+
+// FuzzTrade sends arbitrary bytes behind the answer to a Logon and closes. The client must end, and what it passes on must be numbered without a gap.
+func FuzzTrade(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(append(event(f, 1, 1, nil), event(f, 1, 2, nil)...))
+	f.Add(append(event(f, 1, 1, nil), event(f, 2, 1, nil)...))
+	f.Add(append(event(f, 1, 1, nil), event(f, 1, 3, nil)...))
+	f.Add(event(f, 1, 1, nil)[:40])
+	f.Add(wire.Frame(wire.Header{Type: wire.GoAway, Code: 7, Correlation: 1<<32 - 1<<10}, nil))
+	f.Add(wire.Frame(wire.Header{Type: wire.Error, Code: 16}, []byte("\x08\x10")))
+	f.Add(append(wire.Frame(wire.Header{Type: 0x80}, []byte("later")), event(f, 1, 1, nil)...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		epoch, next := uint32(1), uint64(1)
+		address := serveTrade(t, &pb.LogonAck{Epoch: epoch, NextSequence: next}, b)
+		trader, err := tcp.Transport().Trade(bounded(t), transports.DialConfig{Address: address}, &pb.Logon{SessionId: "s"}, func(report *pb.ExecutionReport) {
+			if e, n := report.GetEpoch(), report.GetSequence(); !(e == epoch && n == next || e > epoch && n == 1) {
+				t.Errorf("event %d of epoch %d is passed on where event %d of epoch %d is due", n, e, next, epoch)
+			}
+			epoch, next = report.GetEpoch(), report.GetSequence()+1
+		})
+		if err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal("the client does not end")
+			}
+			return
+		}
+		await(t, trader.Done(), "Done")
+		if trader.Err() == nil {
+			t.Error("the session ended and Err does not say why")
+		}
+	})
+}
