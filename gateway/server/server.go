@@ -115,17 +115,17 @@ func Check(c Config) error {
 // Open validates the configuration, opens the journal and replays it: a gateway without listeners, reached through Gateway. A
 // context that ends stops the replay.
 func Open(ctx context.Context, c Config, logger *slog.Logger) (*Server, error) {
+	return openOver(ctx, c, logger, nil)
+}
+
+// openOver is Open over a file system; nil = the real one.
+func openOver(ctx context.Context, c Config, logger *slog.Logger, fs journal.FS) (*Server, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	return openOver(ctx, c, logger, nil)
-}
-
-// openOver is Open over a file system; nil = the real one.
-func openOver(ctx context.Context, c Config, logger *slog.Logger, fs journal.FS) (*Server, error) {
 	s := &Server{config: c, logger: logger, fs: fs, servers: make(map[string]transports.Server), started: time.Now()}
 	if err := s.open(ctx); err != nil {
 		return nil, err
