@@ -35,7 +35,7 @@ func (e *Engine) canTake(b *book, cmd *Command, need uint64) bool {
 		}
 		open := lv.shown + e.store.hidden[index]
 		if group != 0 {
-			stopped := false
+			var stopped bool
 			if open, stopped = e.openToOthers(lv, cmd, need, &spare); stopped {
 				return false
 			}

@@ -56,8 +56,9 @@
 // When an incoming order meets one of its own account group, the incoming order's
 // word decides (for a replace the word it was entered with): they trade; or what is
 // left of the incoming one is canceled; or the resting one, hidden part included;
-// or both; or, with Decrement, each loses the smaller of the two open quantities,
-// which counts as canceled, so that at least one of them is gone. What meets no
+// or both; or, with Decrement, each loses the smaller of the two open quantities
+// (of an iceberg all that is open, hidden lots first), which counts as canceled, so
+// that at least one of them is gone. What meets no
 // order of its group is not touched, and nothing rests crossed in any case.
 //
 // FOK and minimum quantities count only what prevention would let the order trade,
@@ -71,16 +72,16 @@
 // What contradicts itself is refused with [ReasonInvalidCombination]; what is
 // merely implied is accepted.
 //
-//	POST_ONLY with IOC, FOK or MARKET     refused: it could neither take nor rest
-//	POST_ONLY with a minimum quantity     refused: it must take and must not
-//	display quantity with IOC, FOK, MARKET  refused: nothing of it ever rests
-//	minimum quantity with FOK             FOK, the stronger, decides
-//	minimum quantity with IOC or MARKET   the minimum or nothing, then IOC
-//	minimum and display quantity          the minimum at entry, then an iceberg
-//	POST_ONLY and display quantity        an iceberg that is never the taker
-//	POST_ONLY and a prevention            refused by price before prevention has a say
-//	MARKET with DAY or GTC                IOC
-//	a prevention with group 0             nothing to prevent
+//	POST_ONLY with IOC, FOK or MARKET         refused: it could neither take nor rest
+//	POST_ONLY with a minimum quantity         refused: it must take and must not
+//	display quantity with IOC, FOK or MARKET  refused: nothing of it ever rests
+//	minimum quantity with FOK                 FOK, the stronger, decides
+//	minimum quantity with IOC or MARKET       the minimum or nothing, then IOC
+//	minimum and display quantity              the minimum at entry, then an iceberg
+//	POST_ONLY and display quantity            an iceberg that is never the taker
+//	POST_ONLY and a prevention                refused by price before prevention has a say
+//	MARKET with DAY or GTC                    IOC
+//	a prevention with group 0                 nothing to prevent
 //
 // An order is looked at in this order, and the first reason found is the answer: its
 // own terms, its id, room in the book, then what it asks of the other side.

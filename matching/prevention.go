@@ -16,6 +16,8 @@ func (e *Engine) prevent(lv *level, index uint32, cmd *Command, in *incoming, ev
 	maker := e.orders.at(index)
 	var fromMaker, fromTaker uint64
 	switch in.prevention {
+	case AllowSelfTrade:
+		// Not here: groupOf gave match no group to look for.
 	case CancelTaker:
 		fromTaker = in.leaves
 	case CancelMaker:

@@ -250,9 +250,12 @@ func prevented(taker, maker matching.Order) (fromMaker, fromTaker uint64) {
 		return maker.Leaves, 0
 	case matching.CancelBoth:
 		return maker.Leaves, taker.Leaves
+	case matching.Decrement:
+		smaller := min(maker.Leaves, taker.Leaves)
+		return smaller, smaller
+	case matching.AllowSelfTrade:
 	}
-	smaller := min(maker.Leaves, taker.Leaves)
-	return smaller, smaller
+	panic("asked about two orders that may trade")
 }
 
 // takeOff cancels part or all of an order for self-trade prevention.
