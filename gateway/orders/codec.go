@@ -51,7 +51,8 @@ func (c *Command) Append(b []byte) []byte {
 	case DefineFirm:
 		return appendText(append(b, byte(c.Kind)), []byte(c.Name))
 	case SetLimits:
-		b = c.Scope.append(append(b, byte(c.Kind)))
+		b = binary.AppendVarint(append(b, byte(c.Kind)), c.ReceivedNs)
+		b = c.Scope.append(b)
 		return c.Limits.append(appendBool(b, c.Configured))
 	case SetKillSwitch:
 		b = binary.AppendVarint(append(b, byte(c.Kind)), c.ReceivedNs)
@@ -121,6 +122,7 @@ func (c *Command) appendOfAccount(b []byte) []byte {
 		b = appendText(b, c.SessionID.Bytes())
 		b = append(b, c.DisconnectMode)
 		b = binary.AppendVarint(b, c.GraceNs)
+		b = binary.AppendUvarint(b, uint64(c.Session))
 	case Logout, ExpireSession:
 		b = binary.AppendUvarint(b, uint64(c.Session))
 		b = binary.AppendUvarint(b, uint64(c.Incarnation))

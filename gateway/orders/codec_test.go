@@ -53,6 +53,7 @@ func drawCommand(t *rapid.T) Command {
 	case DefineFirm:
 		c.Name = drawID(t, "name").String()
 	case SetLimits:
+		c.ReceivedNs = rapid.Int64().Draw(t, "received")
 		c.Scope, c.Configured, c.Limits = drawScope(t), rapid.Bool().Draw(t, "configured"), drawLimits(t)
 	case SetKillSwitch:
 		c.ReceivedNs = rapid.Int64().Draw(t, "received")
@@ -86,6 +87,7 @@ func drawOfAccount(t *rapid.T, c *Command) {
 	case Logon:
 		c.SessionID, c.DisconnectMode = drawID(t, "session"), rapid.Uint8().Draw(t, "mode")
 		c.GraceNs = rapid.Int64().Draw(t, "grace")
+		c.Session = rapid.Uint32Range(0, 1<<31-1).Draw(t, "session number")
 	default: // Logout, ExpireSession
 		c.Session, c.Incarnation = rapid.Uint32Range(0, 1<<31-1).Draw(t, "session"), rapid.Uint32().Draw(t, "incarnation")
 	}
@@ -216,7 +218,7 @@ func FuzzDecode(f *testing.F) {
 		{Kind: SetKillSwitch, Engaged: true, Text: "why"},
 		{Kind: MassCancel, Symbol: symbol("A"), RequestID: id("r1"), Side: matching.Buy},
 		{Kind: FireTimer, TriggerNs: 7},
-		{Kind: Logon, SessionID: id("s1"), DisconnectMode: 2, GraceNs: 5},
+		{Kind: Logon, SessionID: id("s1"), DisconnectMode: 2, GraceNs: 5, Session: 1},
 		{Kind: ExpireSession, Session: 1, Incarnation: 2},
 		{Kind: EndDay},
 	} {

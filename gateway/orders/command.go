@@ -33,7 +33,7 @@ const (
 type Command struct {
 	Kind       Kind
 	Account    uint32 // number of the account; not for definitions, limits, kill switches and the end of the day
-	ReceivedNs int64  // gateway clock, nanoseconds since 1970; not journaled with definitions and limits
+	ReceivedNs int64  // gateway clock, nanoseconds since 1970; not journaled with definitions
 
 	ClientOrderID ID // Submit, Replace, Cancel: the order
 	RequestID     ID // Replace, Cancel, MassCancel: the request, zero = not remembered
@@ -49,7 +49,9 @@ type Command struct {
 	SelfTradePrevention matching.SelfTradePrevention // zero and AllowSelfTrade are the same
 	DisplayQuantity     uint64                       // lots
 	MinimumQuantity     uint64                       // lots
-	Session             uint32                       // number plus one of the session; Submit: 0 = entered without one; also Logout, ExpireSession
+	Session             uint32                       // number plus one of the session; 0 = entered without one
+
+	// Session also counts in Logout and ExpireSession, and in Logon, where Decide fills it in.
 
 	SessionID      ID     // Logon
 	DisconnectMode uint8  // Logon: number of proto orderentry.v1.DisconnectMode

@@ -36,6 +36,7 @@ func (c *Command) Decode(b []byte) error {
 			r.must(c.Firm != "" || c.Group != "")
 		}
 	case SetLimits:
+		c.ReceivedNs = r.varint()
 		c.Scope = r.scope()
 		c.Configured = r.bool()
 		c.Limits = r.limits()
@@ -104,6 +105,7 @@ func (c *Command) decodeOfAccount(r *reader) {
 		c.SessionID = r.id(false)
 		c.DisconnectMode = r.byte()
 		c.GraceNs = r.varint()
+		c.Session = r.small()
 	case Logout, ExpireSession:
 		c.Session = r.small()
 		c.Incarnation = r.word()

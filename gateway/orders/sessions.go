@@ -86,28 +86,36 @@ func (s *State) decideLogon(c *Command) (journal bool, err error) {
 	if c.SessionID.IsZero() || c.DisconnectMode > uint8(pb.DisconnectMode_DISCONNECT_MODE_ON_DISCONNECT) || c.GraceNs < 0 {
 		return false, fmt.Errorf("%w: a logon needs a session id, a disconnect mode and a grace time that is not negative", ErrInvalid)
 	}
-	if _, known := s.sessions.number[key{c.Account, c.SessionID}]; known {
-		return true, nil
+	number, known := s.sessions.number[key{c.Account, c.SessionID}]
+	if !known {
+		var ok bool
+		if number, ok = s.sessions.place(s.options.MaxSessions); !ok {
+			return false, fmt.Errorf("%w: %d sessions are logged on or have open orders (max_sessions); log one out, or cancel its orders", ErrSessionsFull, len(s.sessions.table))
+		}
 	}
-	if _, ok := s.sessions.place(s.options.MaxSessions); !ok {
-		return false, fmt.Errorf("%w: %d sessions are logged on or have open orders (max_sessions); log one out, or cancel its orders", ErrSessionsFull, len(s.sessions.table))
+	if int(number) < len(s.sessions.table) && s.sessions.table[number].incarnation == math.MaxUint32 {
+		return false, fmt.Errorf("%w: session %s has logged on 2^32 times; take another id", ErrInvalid, c.SessionID)
 	}
+	c.Session = number + 1
 	return true, nil
 }
 
+// applyLogon takes the place that Decide found: which one depends on how large the table may be.
 func (s *State) applyLogon(c *Command, out *Answer) error {
 	t := &s.sessions
-	number, known := t.number[key{c.Account, c.SessionID}]
-	if !known {
-		var ok bool
-		if number, ok = t.place(s.options.MaxSessions); !ok {
-			return fmt.Errorf("%w: %w: it holds %d", ErrReplay, ErrSessionsFull, s.options.MaxSessions)
-		}
-		switch {
-		case int(number) == len(t.table):
+	known, ok := t.number[key{c.Account, c.SessionID}]
+	number := c.Session - 1
+	if c.Session == 0 || ok && known != number || int(number) > len(t.table) || int(number) >= s.options.MaxSessions {
+		return fmt.Errorf("%w: session %s cannot be number %d of %d, max_sessions is %d", ErrReplay, c.SessionID, number, len(t.table), s.options.MaxSessions)
+	}
+	if !ok {
+		if int(number) == len(t.table) {
 			t.table = append(t.table, session{})
 			t.letGo++
-		case !t.table[number].id.IsZero():
+		} else if e := &t.table[number]; !e.id.IsZero() {
+			if !e.idle() {
+				return fmt.Errorf("%w: session %s cannot take the place of %s", ErrReplay, c.SessionID, e.id)
+			}
 			t.drop(number)
 		}
 		t.letGo--
@@ -115,9 +123,6 @@ func (s *State) applyLogon(c *Command, out *Answer) error {
 		t.number[key{c.Account, c.SessionID}] = number
 	}
 	e := &t.table[number]
-	if e.incarnation == math.MaxUint32 {
-		return fmt.Errorf("%w: session %s has logged on 2^32 times", ErrReplay, c.SessionID)
-	}
 	e.incarnation++
 	e.loggedOn, e.mode, e.graceNs = true, c.DisconnectMode, c.GraceNs
 	out.Session, out.Incarnation = number+1, e.incarnation
