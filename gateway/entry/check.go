@@ -1,6 +1,8 @@
 package entry
 
 import (
+	"time"
+
 	"tailgate/gateway/orders"
 	"tailgate/matching"
 	pb "tailgate/proto/gen/orderentry/v1"
@@ -159,6 +161,52 @@ func checkReplace(r *pb.ReplaceOrderRequest, c *orders.Command) error {
 	}
 	c.Quantity, c.Price = r.GetQuantity(), r.GetPrice()
 	return checkPrice(r.GetPrice())
+}
+
+// checkCancelAllAfter holds a call of the dead-man timer to the contract and fills the command from it.
+func checkCancelAllAfter(r *pb.CancelAllAfterRequest, c *orders.Command) error {
+	if r.GetTimeoutMs() > maxTimeoutMs {
+		return transports.Malformed("timeout_ms", "must be at most %d, is %d", maxTimeoutMs, r.GetTimeoutMs())
+	}
+	if timeout := time.Duration(r.GetTimeoutMs()) * time.Millisecond; timeout > 0 {
+		c.TriggerNs = transports.Now() + int64(timeout)
+	}
+	return nil
+}
+
+// checkLogon holds a logon to the contract and fills the command from it.
+func checkLogon(r *pb.Logon, c *orders.Command) error {
+	var ok bool
+	if c.SessionID, ok = orders.ParseID(r.GetSessionId()); !ok {
+		return badID("session_id", 1)
+	}
+	if !inEnum(r.GetDisconnectMode(), pb.DisconnectMode_DISCONNECT_MODE_ON_DISCONNECT) {
+		return transports.Malformed("disconnect_mode", "no such value: %d", r.GetDisconnectMode())
+	}
+	if r.GetGraceMs() > maxGraceMs {
+		return transports.Malformed("grace_ms", "must be at most %d, is %d", maxGraceMs, r.GetGraceMs())
+	}
+	mode := r.GetDisconnectMode()
+	if mode == pb.DisconnectMode_DISCONNECT_MODE_UNSPECIFIED {
+		mode = pb.DisconnectMode_DISCONNECT_MODE_NONE
+	}
+	c.DisconnectMode = uint8(mode)
+	c.GraceNs = int64(time.Duration(r.GetGraceMs()) * time.Millisecond)
+	return nil
+}
+
+func checkLogout(r *pb.Logout) error {
+	if n := len(r.GetText()); n > maxText {
+		return transports.Malformed("text", "has %d bytes, at most %d are allowed", n, maxText)
+	}
+	return nil
+}
+
+func checkStream(r *pb.StreamExecutionsRequest) error {
+	if n := len(r.GetAccount()); n > maxAccountName {
+		return transports.Malformed("account", "has %d bytes, at most %d are allowed", n, maxAccountName)
+	}
+	return nil
 }
 
 func checkQuantity(lots uint64) error {

@@ -96,6 +96,8 @@ func (g *Gateway) Changed(state *orders.State, c *orders.Command) {
 		g.throttles.changed(state, c)
 	case orders.CancelAllAfter:
 		g.timers.armDeadMan(c.Account, c.TriggerNs)
+	case orders.EndDay:
+		g.feed.DayEnded(state)
 	case orders.FireTimer:
 		g.timers.armDeadMan(c.Account, 0)
 	default:

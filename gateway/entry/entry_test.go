@@ -10,11 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-
 	"tailgate/gateway/orders"
 	"tailgate/gateway/sequencer"
-	"tailgate/matching"
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 )
@@ -55,6 +52,11 @@ func (l *memoryLog) refuse(err error) {
 // newGateway returns a gateway with the instrument ACME and the accounts demo (0), alpha (1) and beta (2).
 func newGateway(t testing.TB, keys map[string]Key, ids int) (*Gateway, *memoryLog) {
 	t.Helper()
+	return configured(t, Config{Keys: hashed(keys)}, ids)
+}
+
+func configured(t testing.TB, c Config, ids int) (*Gateway, *memoryLog) {
+	t.Helper()
 	replica, err := sequencer.NewReplica(orders.Options{MaxIDs: ids, ReserveIDs: ids})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +64,7 @@ func newGateway(t testing.TB, keys map[string]Key, ids int) (*Gateway, *memoryLo
 	log := &memoryLog{keep: ids < 1<<16}
 	s := sequencer.New(replica, log)
 	acme, _ := orders.ParseSymbol("ACME")
-	for _, c := range []orders.Command{
+	for _, definition := range []orders.Command{
 		{Kind: orders.DefineInstrument, Instrument: &orders.Instrument{
 			Symbol: acme, TickNanos: 1, LotSize: 1, Currency: "USD", State: pb.InstrumentState_INSTRUMENT_STATE_OPEN, ReferencePrice: 100,
 		}},
@@ -72,11 +74,11 @@ func newGateway(t testing.TB, keys map[string]Key, ids int) (*Gateway, *memoryLo
 		{Kind: orders.DefineAccount, Name: "beta"},
 	} {
 		var out orders.Answer
-		if err := s.Execute(&c, &out); err != nil {
+		if err := s.Execute(&definition, &out); err != nil {
 			t.Fatal(err)
 		}
 	}
-	g, err := New(s, Config{Keys: hashed(keys)})
+	g, err := New(s, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,34 +178,4 @@ func TestOneFirstAnswer(t *testing.T) {
 	if n := firsts.Load(); n != 100 {
 		t.Errorf("%d first answers to 100 ids", n)
 	}
-}
-
-// BenchmarkHandle is the order path behind a transport, without a journal: checks, ids, limits, encoding, match, answer.
-func BenchmarkHandle(b *testing.B) {
-	const n = 1 << 20
-	ids := make([]string, n)
-	for i := range ids {
-		ids[i] = fmt.Sprintf("bench-%06x", i)
-	}
-	request := order("")
-	request.ClientTag = make([]byte, 64-proto.Size(order(ids[0]))-2)
-	response := &pb.SubmitOrderResponse{}
-	x := transports.Exchange{Operation: transports.SubmitOrder, Request: request, Response: response}
-	var session transports.Session
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		if i%n == 0 {
-			b.StopTimer()
-			g, _ := newGateway(b, nil, n)
-			session, _ = g.Open(context.Background(), transports.Peer{})
-			b.StartTimer()
-		}
-		request.ClientOrderId = ids[i%n]
-		request.Side = pb.Side(matching.Buy) + pb.Side(i&1)
-		x.ReceivedNs = transports.Now()
-		if err := session.Handle(context.Background(), &x); err != nil || response.GetDuplicate() {
-			b.Fatalf("order %d: %v, duplicate %v", i, err, response.GetDuplicate())
-		}
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "orders/s")
 }

@@ -3,7 +3,6 @@ package entry
 import (
 	"context"
 	"sync"
-	"time"
 
 	"tailgate/gateway/orders"
 	pb "tailgate/proto/gen/orderentry/v1"
@@ -231,12 +230,9 @@ func (s *session) cancelAllAfter(request *pb.CancelAllAfterRequest, response *pb
 	if err := s.trades(canceling); err != nil {
 		return err
 	}
-	if request.GetTimeoutMs() > maxTimeoutMs {
-		return transports.Malformed("timeout_ms", "must be at most %d, is %d", maxTimeoutMs, request.GetTimeoutMs())
-	}
 	c := orders.Command{Kind: orders.CancelAllAfter, Account: s.Account, ReceivedNs: receivedNs}
-	if timeout := time.Duration(request.GetTimeoutMs()) * time.Millisecond; timeout > 0 {
-		c.TriggerNs = transports.Now() + int64(timeout)
+	if err := checkCancelAllAfter(request, &c); err != nil {
+		return err
 	}
 	var answer orders.Answer
 	if err := s.execute(&c, &answer); err != nil {

@@ -133,7 +133,7 @@ func TestKeysChangeAtRunTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer e.Close()
+		t.Cleanup(e.Close)
 		streams[name] = e
 	}
 	if err := g.SetKeys(hashed(map[string]Key{

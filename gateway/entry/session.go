@@ -3,9 +3,9 @@ package entry
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"tailgate/gateway/feed"
 	"tailgate/gateway/orders"
@@ -148,8 +148,8 @@ func (s *session) placeOf(request *pb.Logon) (epoch uint32, next uint64, err err
 
 // logout ends the named session in an orderly way. The connection is of no more use.
 func (s *session) logout(request *pb.Logout, response *pb.Logout, receivedNs int64) error {
-	if len(request.GetText()) > maxText {
-		return transports.Malformed("text", "has %d bytes, at most %d are allowed", len(request.GetText()), maxText)
+	if err := checkLogout(request); err != nil {
+		return err
 	}
 	g := s.gateway
 	g.logons.Lock()
@@ -191,6 +191,9 @@ func (s *session) Subscribe(ctx context.Context, request *pb.StreamExecutionsReq
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
+	if err := checkStream(request); err != nil {
+		return nil, err
+	}
 	account, err := s.readable(request.GetAccount())
 	if err != nil {
 		return nil, err
@@ -214,9 +217,6 @@ func (s *session) Subscribe(ctx context.Context, request *pb.StreamExecutionsReq
 
 // readable says which account's events are meant, and whether the key may read them. Who asks for another's is not told whether there is one.
 func (s *session) readable(name string) (account uint32, err error) {
-	if len(name) > maxAccountName {
-		return 0, transports.Malformed("account", "has %d bytes, at most %d are allowed", len(name), maxAccountName)
-	}
 	if name == "" {
 		if s.Role != Trade {
 			return 0, transports.Malformed("account", "this key has no account of its own: name one of those whose events it reads")
@@ -227,12 +227,8 @@ func (s *session) readable(name string) (account uint32, err error) {
 	if ok && s.Role == Trade && account == s.Account {
 		return account, nil
 	}
-	if ok && s.Role == DropCopy {
-		for _, may := range s.Accounts {
-			if may == account {
-				return account, nil
-			}
-		}
+	if ok && s.Role == DropCopy && slices.Contains(s.Accounts, account) {
+		return account, nil
 	}
 	f := transports.Refuse(pb.Reason_REASON_PERMISSION_DENIED, "this key may not read the events of account %q", name)
 	f.Field = "account"
@@ -257,25 +253,4 @@ func (g *Gateway) endStreams(why *transports.Fault, which func(*events) bool) {
 			e.End(why)
 		}
 	}
-}
-
-// checkLogon holds a logon to the contract and fills the command from it.
-func checkLogon(r *pb.Logon, c *orders.Command) error {
-	var ok bool
-	if c.SessionID, ok = orders.ParseID(r.GetSessionId()); !ok {
-		return badID("session_id", 1)
-	}
-	if !inEnum(r.GetDisconnectMode(), pb.DisconnectMode_DISCONNECT_MODE_ON_DISCONNECT) {
-		return transports.Malformed("disconnect_mode", "no such value: %d", r.GetDisconnectMode())
-	}
-	if r.GetGraceMs() > maxGraceMs {
-		return transports.Malformed("grace_ms", "must be at most %d, is %d", maxGraceMs, r.GetGraceMs())
-	}
-	mode := r.GetDisconnectMode()
-	if mode == pb.DisconnectMode_DISCONNECT_MODE_UNSPECIFIED {
-		mode = pb.DisconnectMode_DISCONNECT_MODE_NONE
-	}
-	c.DisconnectMode = uint8(mode)
-	c.GraceNs = int64(time.Duration(r.GetGraceMs()) * time.Millisecond)
-	return nil
 }

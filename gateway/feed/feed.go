@@ -79,12 +79,47 @@ func (f *Feed) Touched(accounts []uint32) {
 	defer f.mu.Unlock()
 	for _, account := range accounts {
 		for _, r := range f.readers[account] {
-			select {
-			case r.wake <- struct{}{}:
-			default: // it will look already
-			}
+			r.nudge()
 		}
 	}
+}
+
+// epochEnd is where an account's numbering stopped in an epoch.
+type epochEnd struct {
+	epoch uint32
+	next  uint64 // number that the next event would have had
+}
+
+// DayEnded tells all readers that another epoch has begun. The writer calls it under its lock. What it notes lets a reader who has everything
+// of its epoch go on, also where the state has let go of that epoch before the reader comes to look.
+func (f *Feed) DayEnded(state *orders.State) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	over := state.Epoch() - 1
+	for account, list := range f.readers {
+		next, ok := state.EventRange(account, over)
+		if !ok {
+			continue
+		}
+		for _, r := range list {
+			r.ends = append(r.ends, epochEnd{over, next})
+			r.nudge()
+		}
+	}
+}
+
+// endOf returns the number of the next event in the epoch that a reader is in; ok is false where events that it has not read were let go.
+// It runs under the writer's lock.
+func (f *Feed) endOf(state *orders.State, r *Reader) (next uint64, ok bool) {
+	if next, ok = state.EventRange(r.account, r.epoch); ok {
+		return next, true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(r.ends) > 0 && r.ends[0].epoch < r.epoch {
+		r.ends = r.ends[1:]
+	}
+	return r.next, len(r.ends) > 0 && r.ends[0] == epochEnd{r.epoch, r.next}
 }
 
 // Open returns a reader of an account's events from a place on, see [Place]. The error is a *transports.Fault.

@@ -106,7 +106,7 @@ func TestEndReachesAWaitingReader(t *testing.T) {
 				r := openAt(t, s.feed, 0, 0, 0)
 				var wait sync.WaitGroup
 				wait.Go(func() {
-					if events, err := r.Next(t.Context()); err != error(why) {
+					if events, err := r.Next(t.Context()); !errors.Is(err, why) {
 						t.Errorf("%d events, %v", len(events), err)
 					}
 				})
@@ -115,7 +115,7 @@ func TestEndReachesAWaitingReader(t *testing.T) {
 				r.End(transports.Refuse(pb.Reason_REASON_THROTTLED, "too late"))
 				wait.Wait()
 				s.release(nil) // a release that nobody waits for any more
-				if _, err := r.Next(t.Context()); err != error(why) {
+				if _, err := r.Next(t.Context()); !errors.Is(err, why) {
 					t.Errorf("afterwards: %v", err)
 				}
 			})
@@ -150,7 +150,7 @@ func TestClosedFeed(t *testing.T) {
 		for range 3 {
 			r := openAt(t, s.feed, 0, 0, 0)
 			wait.Go(func() {
-				if _, err := r.Next(t.Context()); err != error(draining) {
+				if _, err := r.Next(t.Context()); !errors.Is(err, draining) {
 					t.Errorf("got %v", err)
 				}
 			})
@@ -158,7 +158,7 @@ func TestClosedFeed(t *testing.T) {
 		synctest.Wait()
 		s.feed.Close(draining)
 		wait.Wait()
-		if _, err := s.feed.Open(0, 0, 0); err != error(draining) {
+		if _, err := s.feed.Open(0, 0, 0); !errors.Is(err, draining) {
 			t.Errorf("a new reader: %v", err)
 		}
 	})

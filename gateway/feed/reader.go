@@ -28,6 +28,7 @@ type Reader struct {
 	next    uint64
 	behind  uint64 // events from there on when it last looked
 	wake    chan struct{}
+	ends    []epochEnd // of epochs that ended since the reader was opened, until it has passed them; guarded by Feed.mu
 
 	endOnce sync.Once
 	ended   chan struct{} // closed when fault is set
@@ -76,6 +77,14 @@ func (r *Reader) Next(ctx context.Context) ([]transports.Event, error) {
 	}
 }
 
+// nudge makes the reader look for events.
+func (r *Reader) nudge() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // it will look already
+	}
+}
+
 // over says why the reader has ended, or nil.
 func (r *Reader) over(ctx context.Context) error {
 	select {
@@ -120,13 +129,13 @@ func (r *Reader) copyBatch() (last uint64, err error) {
 // copyLocked copies the next few events of the batch under the writer's lock.
 func (r *Reader) copyLocked(state *orders.State, lsn uint64) {
 	r.last, r.present, r.more = lsn, state.Epoch(), false
-	end, known := state.EventRange(r.account, r.epoch)
+	end, known := r.feed.endOf(state, r)
+	for known && end == r.next && r.epoch != r.present {
+		r.epoch, r.next = r.epoch+1, 1
+		end, known = r.feed.endOf(state, r)
+	}
 	if r.known = known; !known {
 		return
-	}
-	if end == r.next && r.epoch != r.present {
-		r.epoch, r.next = r.epoch+1, 1
-		end, _ = state.EventRange(r.account, r.epoch)
 	}
 	from := r.next + uint64(len(r.reports))
 	r.reports = state.Events(r.account, r.epoch, from, min(lockBatch, transports.MaxEvents-len(r.reports)), r.reports)

@@ -68,6 +68,9 @@ func (s *source) apply(c *orders.Command) {
 	}
 	s.last++
 	s.feed.Touched(s.state.Touched())
+	if c.Kind == orders.EndDay {
+		s.feed.DayEnded(s.state)
+	}
 }
 
 // enter enters n orders of an account, each one event.
