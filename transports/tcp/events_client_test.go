@@ -32,9 +32,9 @@ func event(t testing.TB, epoch uint32, sequence uint64, change func(*wire.Header
 	return wire.Frame(h, payload)
 }
 
-// serveTrade is a server made of bytes that answers the handshake and the Logon of one connection, with the place that ack has, and then
-// sends what it is told and closes its half. A nil ack leaves the Logon without an answer.
-func serveTrade(t testing.TB, ack *pb.LogonAck, b []byte) (address string) {
+// serveTrade is a server made of bytes that answers the handshake and the Logon of one connection, with the place that ack has, and then does as it is told. A
+// nil ack leaves the Logon without an answer.
+func serveTrade(t testing.TB, idle time.Duration, ack *pb.LogonAck, then func(p *peer)) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,30 +49,33 @@ func serveTrade(t testing.TB, ack *pb.LogonAck, b []byte) (address string) {
 		}
 		defer conn.Close()
 		_ = conn.SetDeadline(time.Now().Add(patience))
-		skip := func() wire.Header {
-			var head [wire.HeaderSize]byte
-			_, _ = io.ReadFull(conn, head[:])
-			_, _ = io.CopyN(io.Discard, conn, int64(wire.Parse(head[:]).Length))
-			return wire.Parse(head[:])
+		p := &peer{t: t, conn: conn}
+		if _, _, err := p.tryRead(); err != nil {
+			return
 		}
-		skip()
-		hello := wire.AckMessage{Version: 1, Features: wire.FeatureCredit, MaxRequest: 1 << 20, Floor: 100, IdleTimeout: time.Minute, Model: wire.Model()}
+		hello := wire.AckMessage{Version: 1, Features: wire.FeatureCredit, MaxRequest: 1 << 20, Floor: 100, IdleTimeout: idle, Model: wire.Model()}
 		_, _ = conn.Write(wire.Frame(wire.Header{Type: wire.HelloAck, Credit: 100}, hello.Encode()))
-		request := skip()
+		request, _, err := p.tryRead()
+		if err != nil {
+			return
+		}
 		if ack != nil {
 			payload, err := proto.Marshal(ack)
 			if err != nil {
 				t.Error(err)
 			}
-			b = append(wire.Frame(wire.Header{Type: wire.Response, Code: request.Code, Correlation: request.Correlation, Credit: 117}, payload), b...)
+			_, _ = conn.Write(wire.Frame(wire.Header{Type: wire.Response, Code: request.Code, Correlation: request.Correlation, Credit: 117}, payload))
 		}
-		_, _ = conn.Write(b)
+		then(p)
 		_ = conn.(*net.TCPConn).CloseWrite()
 		_, _ = io.Copy(io.Discard, conn)
 	}()
 	t.Cleanup(func() { _ = listener.Close(); <-served })
 	return listener.Addr().String()
 }
+
+// saying writes bytes, as far as the client takes them.
+func saying(b []byte) func(p *peer) { return func(p *peer) { _, _ = p.conn.Write(b) } }
 
 // TestEventsThatBreakTheProtocol: a gap is never passed on. What came before it is.
 func TestEventsThatBreakTheProtocol(t *testing.T) {
@@ -93,7 +96,7 @@ func TestEventsThatBreakTheProtocol(t *testing.T) {
 		"an end within an event":      {event(t, 3, 7, nil)[:30], "the gateway closed it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			address := serveTrade(t, &pb.LogonAck{Epoch: 3, NextSequence: 5}, append(append(event(t, 3, 5, nil), event(t, 3, 6, nil)...), test.frame...))
+			address := serveTrade(t, time.Minute, &pb.LogonAck{Epoch: 3, NextSequence: 5}, saying(append(append(event(t, 3, 5, nil), event(t, 3, 6, nil)...), test.frame...)))
 			h := hear()
 			trader, err := tcp.Transport().Trade(bounded(t), transports.DialConfig{Address: address}, &pb.Logon{SessionId: "s"}, h.receive)
 			if err != nil { // the violation may be read together with the ack
@@ -117,7 +120,7 @@ func TestEventsOfALaterEpoch(t *testing.T) {
 		b = append(b, event(t, uint32(place[0]), place[1], nil)...)
 	}
 	h := hear()
-	err := tcp.Transport().Executions(bounded(t), transports.DialConfig{Address: serveTrade(t, &pb.LogonAck{Epoch: 3, NextSequence: 5}, b)}, &pb.StreamExecutionsRequest{}, h.receive)
+	err := tcp.Transport().Executions(bounded(t), transports.DialConfig{Address: serveTrade(t, time.Minute, &pb.LogonAck{Epoch: 3, NextSequence: 5}, saying(b))}, &pb.StreamExecutionsRequest{}, h.receive)
 	checkFault(t, err, pb.Reason_REASON_CONNECTION_LOST, pb.Outcome_OUTCOME_UNKNOWN, "the gateway closed it")
 	h.expect(t, 4, 1, 2)
 	h.expect(t, 7, 1, 1)
@@ -125,8 +128,32 @@ func TestEventsOfALaterEpoch(t *testing.T) {
 }
 
 func TestEventBeforeTheAnswer(t *testing.T) {
-	_, err := tcp.Transport().Trade(bounded(t), transports.DialConfig{Address: serveTrade(t, nil, event(t, 1, 1, nil))}, &pb.Logon{SessionId: "s"}, hear().receive)
+	_, err := tcp.Transport().Trade(bounded(t), transports.DialConfig{Address: serveTrade(t, time.Minute, nil, saying(event(t, 1, 1, nil)))}, &pb.Logon{SessionId: "s"}, hear().receive)
 	checkFault(t, err, pb.Reason_REASON_CONNECTION_LOST, pb.Outcome_OUTCOME_UNKNOWN, "nobody asked for")
+}
+
+// TestIdleTraderShowsThatItIsThere: events are no frames of the client, whose goroutine only reads, so PINGs must come beside it.
+func TestIdleTraderShowsThatItIsThere(t *testing.T) {
+	t.Parallel()
+	address := serveTrade(t, 300*time.Millisecond, &pb.LogonAck{Epoch: 1, NextSequence: 1}, func(p *peer) {
+		for n := range uint64(3) {
+			h, _, err := p.tryRead()
+			if err != nil || h.Type != wire.Ping || h.Aux != 17 { // the Logon has cost 16 + 1
+				t.Errorf("read %+v (%v), want a PING that says what the Logon has cost", h, err)
+				return
+			}
+			pong := wire.Frame(wire.Header{Type: wire.Pong, Correlation: h.Correlation, Credit: 117, Aux: h.Aux}, nil)
+			_, _ = p.conn.Write(append(pong, event(t, 1, n+1, nil)...))
+		}
+	})
+	h := hear()
+	trader, err := tcp.Transport().Trade(bounded(t), transports.DialConfig{Address: address}, &pb.Logon{}, h.receive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.expect(t, 1, 1, 3)
+	_ = trader.Close()
+	await(t, trader.Done(), "Done")
 }
 
 // TestTradeThatIsNotAnswered ends with its context.
@@ -158,7 +185,7 @@ func FuzzTrade(f *testing.F) {
 	f.Add(append(wire.Frame(wire.Header{Type: 0x80}, []byte("later")), event(f, 1, 1, nil)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		epoch, next := uint32(1), uint64(1)
-		address := serveTrade(t, &pb.LogonAck{Epoch: epoch, NextSequence: next}, b)
+		address := serveTrade(t, time.Minute, &pb.LogonAck{Epoch: epoch, NextSequence: next}, saying(b))
 		trader, err := tcp.Transport().Trade(bounded(t), transports.DialConfig{Address: address}, &pb.Logon{SessionId: "s"}, func(report *pb.ExecutionReport) {
 			if e, n := report.GetEpoch(), report.GetSequence(); !(e == epoch && n == next || e > epoch && n == 1) {
 				t.Errorf("event %d of epoch %d is passed on where event %d of epoch %d is due", n, e, next, epoch)

@@ -148,8 +148,8 @@ func (c *conn) caught(during string, fault **transports.Fault) {
 	}
 }
 
-// endStream ends the events, behind the last answer owed, so that a client that is sent away has seen as much of what its last requests did as there
-// was. It waits for the journal, and for nobody else.
+// endStream ends the events when the last answer owed has been let go, and not before, so that a client that is sent away misses little of what its last
+// requests did: what is not appended by then it reads on its next connection. It waits for the journal, and for nobody else.
 func (c *conn) endStream() {
 	s := c.stream
 	if s == nil {
