@@ -95,14 +95,26 @@ func (s *scan) enter() error {
 		if err := s.unmoved(); err != nil {
 			return err
 		}
-		return &DamageError{File: s.segs[0].path, LSN: s.first, Durable: max(s.state.durable, s.proven),
-			Found: fmt.Sprintf("the first segment begins with LSN %d", s.segs[0].first), Why: "segments are missing"}
+		return s.damage(DamageError{File: s.segs[0].path, LSN: s.first,
+			Found: fmt.Sprintf("the first segment begins with LSN %d", s.segs[0].first), Why: "segments are missing"})
 	}
 	for len(s.segs) > 1 && s.segs[1].first <= s.start {
 		s.segs = s.segs[1:]
 	}
 	s.report.LastLSN = s.segs[0].first - 1
 	return nil
+}
+
+// damage completes e.
+func (s *scan) damage(e DamageError) error {
+	e.Durable = max(s.report.DurableLSN, s.state.durable, s.proven)
+	e.Final = s.first > 1
+	for _, snap := range s.snaps {
+		if s.joins(snap) && snap.lsn < e.LSN {
+			e.Final = false
+		}
+	}
+	return &e
 }
 
 // readSnapshot opens a snapshot and reads of it what read does.
@@ -219,7 +231,8 @@ func handOver(fs FS, snap snapshotFile, restore func(lsn uint64, r io.Reader) er
 	return nil
 }
 
-// checkAll checks every snapshot for Verify, without a start from one.
+// checkAll checks every snapshot for Verify. A damaged one is an error even if another,
+// or the log, stands in for it.
 func (s *scan) checkAll() error {
 	based := false
 	for _, snap := range s.snaps {
@@ -230,8 +243,15 @@ func (s *scan) checkAll() error {
 		s.report.Snapshots = append(s.report.Snapshots, info)
 		based = based || info.Damage == nil && s.joins(snap)
 	}
-	if based {
-		return nil
+	if !based {
+		if err := s.baseless(); err != nil {
+			return err
+		}
 	}
-	return s.baseless()
+	for _, info := range s.report.Snapshots {
+		if info.Damage != nil {
+			return info.Damage
+		}
+	}
+	return nil
 }

@@ -18,7 +18,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		mode := rapid.SampledFrom(modes).Draw(rt, "mode")
 		steps := rapid.SliceOfN(rapid.SampledFrom([]string{
-			"append", "append", "append", "append", "commit", "commit", "settle", "close", "kill", "power",
+			"append", "append", "append", "append", "commit", "commit", "settle", "snapshot", "snapshot", "close", "kill", "power",
 		}), 1, 60).Draw(rt, "steps")
 		size := rapid.OneOf(rapid.IntRange(0, 200), rapid.IntRange(0, journal.MaxPayloadBytes))
 		var sizes []int
@@ -91,6 +91,10 @@ func model(mode journal.SyncMode, steps []string, sizes []int, rng *rand.Rand, n
 			h.commit(j)
 		case "settle":
 			synctest.Wait()
+		case "snapshot":
+			if err := h.keep(j); err != nil {
+				return errors.Join(err, j.Close())
+			}
 		case "close":
 			if err := errors.Join(j.Close(), h.settled(), reopen(0, true)); err != nil {
 				return err

@@ -81,12 +81,18 @@ type DamageError struct {
 	Durable uint64 // highest durable mark found anywhere in the log
 	Found   string // what is there instead
 	Why     string // why this cannot be the tail of a crash
+	// Final: Cut has nothing to begin with, because what was below LSN is in snapshots
+	// only, and none of them ends below it.
+	Final bool
 }
 
 func (e *DamageError) Error() string {
-	return fmt.Sprintf("%v: %s at byte %d, where LSN %d should begin: %s; this is not the torn tail of a crash, because %s. "+
-		"Restore the folder from a copy, or give up LSN %d and everything above (journal cut %d)",
-		ErrDamaged, e.File, e.Offset, e.LSN, e.Found, e.Why, e.LSN, e.LSN)
+	text := fmt.Sprintf("%v: %s at byte %d, where LSN %d should begin: %s; this is not the torn tail of a crash, because %s. Restore the folder from a copy",
+		ErrDamaged, e.File, e.Offset, e.LSN, e.Found, e.Why)
+	if e.Final {
+		return text
+	}
+	return fmt.Sprintf("%s, or give up LSN %d and everything above (journal cut %d)", text, e.LSN, e.LSN)
 }
 
 // Unwrap returns ErrDamaged.

@@ -401,7 +401,7 @@ func (s *scan) judge(at *stop) error {
 		at.file = s.segs[at.seg].path
 	}
 	if why != "" {
-		return &DamageError{File: at.file, Offset: at.off, LSN: s.next(), Durable: max(s.report.DurableLSN, s.state.durable, s.proven), Found: at.found, Why: why}
+		return s.damage(DamageError{File: at.file, Offset: at.off, LSN: s.next(), Found: at.found, Why: why})
 	}
 	s.report.Torn = &TornTail{File: at.file, Offset: at.off, LSN: s.next(), Bytes: at.bytes, Records: at.records, Why: at.found}
 	return nil

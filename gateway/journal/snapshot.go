@@ -203,6 +203,11 @@ func (u untilClosed) Write(p []byte) (int, error) {
 // first where the log begins from now on: what is removed after it, all or a part, in any
 // order, is missed by nobody.
 func (j *Journal) prune() error {
+	select {
+	case <-j.stop:
+		return ErrClosed // the next one does it
+	default:
+	}
 	f, err := listFolder(j.fs, j.opts.Dir)
 	if err != nil {
 		return err
