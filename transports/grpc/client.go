@@ -43,8 +43,24 @@ type client struct {
 }
 
 func dial(ctx context.Context, config transports.DialConfig) (transports.Client, error) {
-	if err := checkChoices(config); err != nil {
+	c, err := newClient(config)
+	if err != nil {
 		return nil, fmt.Errorf("grpc: dial %s: %w", config.Address, err)
+	}
+	// The first request makes the connection and shows the key, so that a dead address and a bad key both fail here.
+	ctx, cancel := context.WithTimeout(ctx, config.Limits.WithDefaults().HandshakeTimeout)
+	defer cancel()
+	probe := transports.Call{Operation: transports.ListInstruments, Request: &pb.ListInstrumentsRequest{}, Response: &pb.ListInstrumentsResponse{}}
+	if err := c.Do(ctx, &probe); err != nil {
+		return nil, fmt.Errorf("grpc: dial %s: %w", config.Address, errors.Join(err, c.Close()))
+	}
+	return c, nil
+}
+
+// newClient makes a client that connects with its first request.
+func newClient(config transports.DialConfig) (*client, error) {
+	if err := checkChoices(config); err != nil {
+		return nil, err
 	}
 	limits := config.Limits.WithDefaults()
 	dialer := sockopt.Dialer(config.CongestionControl)
@@ -65,20 +81,21 @@ func dial(ctx context.Context, config transports.DialConfig) (transports.Client,
 		grpc.WithUserAgent("tailgate"),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("grpc: dial %s: %w", config.Address, err)
+		return nil, err
 	}
 	c := &client{conn: conn, maxRequest: limits.MaxRequestBytes}
 	if config.Key != "" {
 		c.authorization = metadata.Pairs("authorization", bearer.Header(config.Key))
 	}
-	// The first request makes the connection and shows the key, so that a dead address and a bad key both fail here.
-	ctx, cancel := context.WithTimeout(ctx, limits.HandshakeTimeout)
-	defer cancel()
-	probe := transports.Call{Operation: transports.ListInstruments, Request: &pb.ListInstrumentsRequest{}, Response: &pb.ListInstrumentsResponse{}}
-	if err := c.Do(ctx, &probe); err != nil {
-		return nil, fmt.Errorf("grpc: dial %s: %w", config.Address, errors.Join(err, c.Close()))
-	}
 	return c, nil
+}
+
+// outgoing adds the key to what a call sends.
+func (c *client) outgoing(ctx context.Context) context.Context {
+	if c.authorization == nil {
+		return ctx
+	}
+	return metadata.NewOutgoingContext(ctx, c.authorization)
 }
 
 func checkChoices(config transports.DialConfig) error {
@@ -126,12 +143,8 @@ func (c *client) Do(ctx context.Context, call *transports.Call) error {
 	if size := proto.Size(call.Request); size > c.maxRequest {
 		return outcome.TooLarge(size, c.maxRequest)
 	}
-	outgoing := ctx
-	if c.authorization != nil {
-		outgoing = metadata.NewOutgoingContext(ctx, c.authorization)
-	}
 	var stream peer.Peer // filled once a stream was made on a connection, which is when bytes may have left
-	err := c.conn.Invoke(outgoing, method, call.Request, call.Response, grpc.Peer(&stream))
+	err := c.conn.Invoke(c.outgoing(ctx), method, call.Request, call.Response, grpc.Peer(&stream))
 	if err == nil {
 		return nil
 	}

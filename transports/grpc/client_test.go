@@ -61,12 +61,12 @@ func TestDialFailsClearly(t *testing.T) {
 		t.Fatal(err)
 	}
 	nobody := closed.Addr().String()
-	closed.Close()
 	stranger := serveRaw(t, func(conn net.Conn) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
 		_, _ = io.Copy(io.Discard, conn)
 	})
 	silent := serveRaw(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+	closed.Close() // last, so that no other listener of this test gets its port
 	short := transports.Limits{HandshakeTimeout: 500 * time.Millisecond}
 	for name, c := range map[string]struct {
 		config transports.DialConfig

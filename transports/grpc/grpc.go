@@ -3,7 +3,8 @@
 // A caller with any gRPC library and the contract's proto files can enter orders here; health (grpc.health.v1) and server reflection
 // are offered too. The package knows streams, status codes and metadata. It must never know what an order means.
 //
-// Trade and StreamExecutions are part of the service and answer UNIMPLEMENTED, by name, until they are offered.
+// A session (Trade) is one stream with many requests in flight; its answers and events come on it too. Answers and events are encoded
+// once and carried as bytes.
 package grpc
 
 import "tailgate/transports"
@@ -15,6 +16,6 @@ const Name = "grpc"
 func Transport() transports.Transport {
 	return transports.Transport{
 		Name: Name, Port: 50051, Encodings: []string{"protobuf"}, PerClient: false,
-		Listen: listen, Dial: dial,
+		Listen: listen, Dial: dial, Trade: trade, Executions: executions,
 	}
 }

@@ -130,33 +130,6 @@ func TestBusinessRefusalIsAnAnswer(t *testing.T) {
 	}
 }
 
-func TestStreamsAnswerUnimplementedByName(t *testing.T) {
-	stub := pb.NewOrderEntryServiceClient(native(t, listen(t, &fake.Gateway{}, transports.ListenConfig{})))
-	check := func(name string, err error) {
-		t.Helper()
-		s := status.Convert(err)
-		if s.Code() != codes.Unimplemented || !strings.Contains(s.Message(), name) || len(s.Details()) != 1 {
-			t.Fatalf("%s: %v", name, err)
-		}
-		detail, _ := s.Details()[0].(*pb.ErrorDetail)
-		if detail.GetReason() != pb.Reason_REASON_UNIMPLEMENTED || detail.GetOutcome() != pb.Outcome_OUTCOME_NOT_PROCESSED {
-			t.Errorf("%s: %v", name, detail)
-		}
-	}
-	trade, err := stub.Trade(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = trade.Recv()
-	check("Trade", err)
-	executions, err := stub.StreamExecutions(t.Context(), &pb.StreamExecutionsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = executions.Recv()
-	check("StreamExecutions", err)
-}
-
 func TestAuthorization(t *testing.T) {
 	stub := pb.NewOrderEntryServiceClient(native(t, listen(t, &fake.Gateway{Key: "good"}, transports.ListenConfig{})))
 	for _, c := range []struct {

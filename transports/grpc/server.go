@@ -23,8 +23,8 @@ import (
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/internal/bearer"
+	"tailgate/transports/internal/envelope"
 	"tailgate/transports/internal/guard"
-	"tailgate/transports/internal/outcome"
 	"tailgate/transports/internal/sockopt"
 )
 
@@ -48,6 +48,7 @@ type server struct {
 	grpc     *grpc.Server
 	health   *health.Server
 	draining atomic.Bool
+	drain    chan struct{} // closed with draining: the streams end
 	served   chan struct{} // closed when Serve has returned
 
 	stop    sync.Once
@@ -73,13 +74,13 @@ func newServer(gateway transports.Gateway, config transports.ListenConfig) *serv
 	}
 	s := &server{
 		gateway: gateway, limits: limits, logger: logger.With("transport", Name), health: health.NewServer(),
-		served: make(chan struct{}), stopped: make(chan struct{}),
+		drain: make(chan struct{}), served: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	options := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(newCodec(limits.MaxRequestBytes)),
 		grpc.StreamInterceptor(s.foreignStream),
 		grpc.MaxConcurrentStreams(uint32(min(limits.MaxStreams, 1<<31-1))),
-		grpc.MaxRecvMsgSize(limits.MaxRequestBytes),
+		grpc.MaxRecvMsgSize(limits.MaxRequestBytes + envelope.MaxHead),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(limits.HandshakeTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPingInterval, PermitWithoutStream: true}),
@@ -117,10 +118,9 @@ func (s *server) service() *grpc.ServiceDesc {
 	for _, op := range transports.Operations() {
 		desc.Methods = append(desc.Methods, grpc.MethodDesc{MethodName: op.String(), Handler: s.unary(op)})
 	}
+	streams := map[string]func(peering, grpc.ServerStream) error{"Trade": s.trade, "StreamExecutions": s.executions}
 	for _, stream := range generated.Streams {
-		stream.Handler = func(any, grpc.ServerStream) error {
-			return statusOf(transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "%s is not offered by this version on %s", stream.StreamName, Name)).Err()
-		}
+		stream.Handler = s.streaming(stream.StreamName, streams[stream.StreamName])
 		desc.Streams = append(desc.Streams, stream)
 	}
 	return desc
@@ -162,7 +162,7 @@ func (s *server) exchange(ctx context.Context, decode func(any) error, x *transp
 		return err // too large, broken off, or over: grpc has answered already, and does not look at this
 	}
 	if in.err != nil {
-		return outcome.NotDecoded(x.Request, in.err)
+		return in.err
 	}
 	x.ReceivedNs = in.receivedNs
 	return transports.Do(ctx, session, x)
@@ -192,14 +192,30 @@ func (s *server) admit(ctx context.Context) (transports.Peer, error) {
 	return from, err
 }
 
+// closeCondemned closes, while the server stops, the connections of peers that left a stream unread. They had WriteTimeout to
+// take what they are owed.
+func (s *server) closeCondemned() {
+	ticker := time.NewTicker(s.limits.WriteTimeout)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.stopped:
+			return
+		case <-ticker.C:
+			s.listener.CloseCondemned()
+		}
+	}
+}
+
 // Addr implements transports.Server.
 func (s *server) Addr() net.Addr { return s.listener.Addr() }
 
 // Shutdown implements transports.Server: health turns to NOT_SERVING, peers get GOAWAY, requests that come on the way are refused
-// (DRAINING), those accepted are answered. A stream of server reflection that a peer keeps open lasts until the context ends.
+// (DRAINING), those accepted are answered, sessions and streams of events end. A stream of server reflection that a peer keeps open lasts until the context ends.
 func (s *server) Shutdown(ctx context.Context) error {
 	s.stop.Do(func() {
 		s.draining.Store(true)
+		close(s.drain)
 		s.health.Shutdown()
 		// A request marks its connection before it looks at draining: what is unmarked now has accepted nothing.
 		s.listener.Drain()
@@ -208,6 +224,7 @@ func (s *server) Shutdown(ctx context.Context) error {
 			s.grpc.GracefulStop()
 			<-s.served
 		}()
+		go s.closeCondemned()
 	})
 	select {
 	case <-s.stopped:

@@ -2,6 +2,7 @@ package grpc
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
 
+	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports/internal/guard"
 )
 
@@ -56,7 +58,10 @@ func (w *watch) end() {
 // foreignStream serves the streams of health and reflection; those of order entry have handlers of their own. Their connections count as used,
 // so that a watcher of health lives to see NOT_SERVING; with that, or with SERVICE_UNKNOWN, which would never change, its
 // stream ends, or it would hold up every shutdown.
-func (s *server) foreignStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+func (s *server) foreignStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if strings.HasPrefix(info.FullMethod, "/"+pb.OrderEntryService_ServiceDesc.ServiceName+"/") {
+		return next(srv, stream)
+	}
 	if p, ok := peer.FromContext(stream.Context()); ok {
 		if conn := guard.Of(p.Addr); conn != nil {
 			conn.Use()

@@ -23,7 +23,7 @@ func Transport() transports.Transport {
 	n := &network{servers: make(map[string]*server)}
 	return transports.Transport{
 		Name: "memory", Encodings: []string{"protobuf"}, PerClient: true,
-		Listen: n.listen, Dial: n.dial,
+		Listen: n.listen, Dial: n.dial, Trade: n.trade, Executions: n.executions,
 	}
 }
 
@@ -46,13 +46,21 @@ func (n *network) listen(_ context.Context, gateway transports.Gateway, config t
 	n.last++
 	s := &server{
 		network: n, gateway: gateway, address: address(fmt.Sprintf("memory:%d", n.last)),
-		limits: config.Limits.WithDefaults(), idle: make(chan struct{}), stopped: make(chan struct{}),
+		limits: config.Limits.WithDefaults(), drain: make(chan struct{}), idle: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	n.servers[s.address.String()] = s
 	return s, nil
 }
 
 func (n *network) dial(ctx context.Context, config transports.DialConfig) (transports.Client, error) {
+	c, err := n.connect(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (n *network) connect(ctx context.Context, config transports.DialConfig) (*client, error) {
 	n.mu.Lock()
 	s := n.servers[config.Address]
 	n.mu.Unlock()
@@ -80,7 +88,8 @@ type server struct {
 
 	mu       sync.Mutex
 	draining bool
-	inFlight int
+	inFlight int           // requests, and streams that are open
+	drain    chan struct{} // closed with draining: the streams end
 	idle     chan struct{} // closed when draining and nothing is in flight
 	stopped  chan struct{} // closed when Shutdown gave up waiting: calls under way end in doubt
 	stopOnce sync.Once
@@ -98,6 +107,7 @@ func (s *server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.draining {
 		s.draining = true
+		close(s.drain)
 		if s.inFlight == 0 {
 			close(s.idle)
 		}
@@ -117,7 +127,7 @@ func (s *server) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
-		return transports.Refuse(pb.Reason_REASON_DRAINING, "the gateway is stopping; connect again later")
+		return drained()
 	}
 	s.inFlight++
 	return nil
@@ -151,6 +161,14 @@ func (c *client) Close() error {
 
 // Do implements transports.Client.
 func (c *client) Do(ctx context.Context, call *transports.Call) error {
+	if call.Operation.OfSession() {
+		return transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "%v is a step of a session, see Trade", call.Operation)
+	}
+	return c.exchange(ctx, call)
+}
+
+// exchange is Do for the steps of a session too.
+func (c *client) exchange(ctx context.Context, call *transports.Call) error {
 	select {
 	case <-c.closed:
 		return transports.Refuse(pb.Reason_REASON_CONNECTION_LOST, "this client is closed")

@@ -111,6 +111,21 @@ func (l *Listener) Drain() {
 	}
 }
 
+// CloseCondemned closes the connections on which [Conn.Condemn] was called.
+func (l *Listener) CloseCondemned() {
+	l.mu.Lock()
+	condemned := make([]*Conn, 0, len(l.open))
+	for c := range l.open {
+		if c.condemned.Load() {
+			condemned = append(condemned, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range condemned { // not under the lock, which Close takes
+		c.Close() //nolint:errcheck // it was given up
+	}
+}
+
 // Conn is an accepted connection. Its RemoteAddr is an *[Addr], by which a handler that sees only addresses finds it again.
 type Conn struct {
 	net.Conn
@@ -120,6 +135,8 @@ type Conn struct {
 	expiry   *time.Timer // only of a surplus connection; guarded by the listener's lock, since it may fire at once
 	used     atomic.Bool
 	closed   sync.Once
+
+	condemned atomic.Bool
 }
 
 // Addr is the remote address of a Conn.
@@ -151,6 +168,10 @@ func (c *Conn) Use() {
 		c.used.Store(true)
 	}
 }
+
+// Condemn says that the peer leaves something unread of what it was sent, in a part of the connection that this package does not see. The
+// connection goes on until [Listener.CloseCondemned].
+func (c *Conn) Condemn() { c.condemned.Store(true) }
 
 // Write implements net.Conn. It goes on for as long as the peer takes bytes, and fails with os.ErrDeadlineExceeded when it takes
 // none for WriteTimeout. It replaces a write deadline set before.

@@ -1,0 +1,126 @@
+package sessiontest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+)
+
+// follow reads executions until the test's end, or its own.
+func (r *rig) follow(ctx context.Context, request *pb.StreamExecutionsRequest, receive func(*pb.ExecutionReport)) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- r.transport.Executions(ctx, r.config(), request, receive) }()
+	return done
+}
+
+func executions(t *testing.T, transport transports.Transport) {
+	r := start(t, transport, transports.Limits{})
+	r.feed.Publish(1000)
+	ctx, cancel := context.WithCancel(t.Context())
+	fromStart, fromMiddle, fromEnd := newInbox(), newInbox(), newInbox()
+	var ends []<-chan error
+	ends = append(ends, r.follow(ctx, &pb.StreamExecutionsRequest{}, fromStart.receive))
+	ends = append(ends, r.follow(ctx, &pb.StreamExecutionsRequest{Account: "demo", Epoch: 1, FromSequence: 500}, fromMiddle.receive))
+	ends = append(ends, r.follow(ctx, &pb.StreamExecutionsRequest{FromSequence: 1001}, fromEnd.receive))
+	r.eventually("three readers are there", func() bool { return r.feed.Readers() == 3 })
+	for range 10 {
+		r.feed.Publish(100)
+	}
+	fromStart.wait(t, 2000, 1, 1)
+	fromMiddle.wait(t, 1501, 1, 500)
+	fromEnd.wait(t, 1000, 1, 1001)
+	cancel()
+	for _, end := range ends {
+		if err := <-end; !errors.Is(err, context.Canceled) {
+			t.Errorf("a stream whose context ended: %v", err)
+		}
+	}
+	r.eventually("the readers have left", func() bool { return r.feed.Readers() == 0 && r.gateway.Sessions() == 0 })
+}
+
+func crossing(t *testing.T, transport transports.Transport) {
+	r := start(t, transport, transports.Limits{})
+	r.feed.Publish(10)
+	r.feed.Roll()
+	r.feed.Publish(4)
+	ctx, cancel := context.WithCancel(t.Context())
+	box := newInbox()
+	end := r.follow(ctx, &pb.StreamExecutionsRequest{Epoch: 1, FromSequence: 8}, box.receive)
+	box.wait(t, 3, 1, 8)
+	r.eventually("the next epoch has come", func() bool {
+		box.mu.Lock()
+		defer box.mu.Unlock()
+		return len(box.events) == 8 && box.events[3].GetEpoch() == 2 && box.events[7].GetSequence() == 5
+	})
+	cancel()
+	<-end
+}
+
+func refusedExecutions(t *testing.T, transport transports.Transport) {
+	r := start(t, transport, transports.Limits{})
+	r.gateway.OnOpen = func(_ context.Context, peer transports.Peer) error {
+		if peer.Key != "" {
+			return transports.Refuse(pb.Reason_REASON_UNAUTHENTICATED, "no such key")
+		}
+		return nil
+	}
+	for name, c := range map[string]struct {
+		request *pb.StreamExecutionsRequest
+		key     string
+		reason  pb.Reason
+	}{
+		"account": {&pb.StreamExecutionsRequest{Account: "other"}, "", pb.Reason_REASON_PERMISSION_DENIED},
+		"place":   {&pb.StreamExecutionsRequest{FromSequence: 2}, "", pb.Reason_REASON_MALFORMED},
+		"epoch":   {&pb.StreamExecutionsRequest{Epoch: 7}, "", pb.Reason_REASON_MALFORMED},
+		"key":     {&pb.StreamExecutionsRequest{}, "bad", pb.Reason_REASON_UNAUTHENTICATED},
+	} {
+		config := r.config()
+		config.Key = c.key
+		err := transport.Executions(t.Context(), config, c.request, func(*pb.ExecutionReport) { t.Errorf("%s: an event", name) })
+		checkFault(t, name, err, c.reason, notProcessed)
+	}
+	config := r.config()
+	if err := r.server.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := transport.Executions(t.Context(), config, &pb.StreamExecutionsRequest{}, func(*pb.ExecutionReport) {}); err == nil {
+		t.Error("a server that is gone is no matter")
+	}
+}
+
+// slowReader: one that takes nothing is cut, within its time, while others get every event and every answer.
+func slowReader(t *testing.T, transport transports.Transport) {
+	r := start(t, transport, transports.Limits{WriteTimeout: 300 * time.Millisecond})
+	slow := newInbox()
+	slow.gate = make(chan struct{})
+	end := r.follow(t.Context(), &pb.StreamExecutionsRequest{}, slow.receive)
+	box := newInbox()
+	trader := r.trade(&pb.Logon{SessionId: "s"}, box.receive)
+	r.eventually("both are there", func() bool { return r.feed.Readers() == 2 })
+	published, late := 0, time.Now().Add(patience)
+	for r.feed.Readers() == 2 { // until buffers are full everywhere, and the time is over
+		if time.Now().After(late) {
+			t.Fatalf("the slow one is still there after %d events", published)
+		}
+		r.feed.Publish(500)
+		published += 500
+		if err := r.order(trader, "o"); err != nil {
+			t.Fatalf("the other's order: %v", err)
+		}
+		box.count(t, published)
+	}
+	box.wait(t, published, 1, 1)
+	close(slow.gate)
+	fault, ok := errors.AsType[*transports.Fault](<-end)
+	if !ok || fault.Reason != pb.Reason_REASON_SLOW_READER && fault.Reason != pb.Reason_REASON_CONNECTION_LOST {
+		t.Errorf("the slow one ended with %+v", fault)
+	}
+	slow.wait(t, 1, 1, 1)
+	if err := r.order(trader, "p"); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
