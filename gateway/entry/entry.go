@@ -207,6 +207,7 @@ var (
 	faultDraining = transports.Refuse(pb.Reason_REASON_DRAINING, "the gateway is stopping; connect again later")
 	faultRevoked  = final(pb.Reason_REASON_UNAUTHENTICATED, "this API key was taken away")
 	faultReplaced = final(pb.Reason_REASON_SESSION_REPLACED, "another connection has logged on under this session's id")
+	faultClosed   = final(pb.Reason_REASON_CONNECTION_LOST, "the session's connection is closed")
 	faultLeft     = final(pb.Reason_REASON_MALFORMED, "the session has logged out; nothing may follow on this connection")
 )
 

@@ -45,11 +45,14 @@ func (s *session) Close() {
 	}
 	s.gateway.logons.Lock()
 	defer s.gateway.logons.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.gateway.lost(s)
 }
 
-// lost lets go of the named session that a closed connection holds, unless it was replaced or has logged out. logons is held.
+// lost lets go of the named session that a closed connection holds, unless it was replaced or has logged out. logons and s.mu are held.
 func (g *Gateway) lost(s *session) {
+	s.over.CompareAndSwap(nil, faultClosed) // the session's number may soon be another's
 	name := sessionName{s.info.Account, s.info.ID}
 	if g.holders[name] != s {
 		return

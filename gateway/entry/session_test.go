@@ -1,9 +1,11 @@
 package entry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -447,6 +449,71 @@ func TestTimersOutliveARefusingJournal(t *testing.T) {
 			t.Errorf("open are %q and %q, want nothing", openOrders(g, 1), openOrders(g, 2))
 		}
 	})
+}
+
+// TestSameBytesAfterARestart: whoever resumes at another incarnation of the process gets what he would have got.
+func TestSameBytesAfterARestart(t *testing.T) {
+	g, log := newGateway(t, traders, 1000)
+	a, b := open(t, g, "alpha"), open(t, g, "beta")
+	mustLogon(t, a, "S", none, 0)
+	for i := range 300 {
+		s, side := a, pb.Side_SIDE_BUY
+		if i%3 == 1 {
+			s, side = b, pb.Side_SIDE_SELL
+		}
+		enter(t, s, fmt.Sprint("o", i), side, uint64(1+i%7))
+		if i%10 == 9 {
+			id := fmt.Sprint("o", i-3)
+			if _, f := do[pb.CancelOrderRequest, pb.CancelOrderResponse](a, transports.CancelOrder, &pb.CancelOrderRequest{ClientOrderId: id, RequestId: id}); f != nil {
+				t.Fatal(f)
+			}
+		}
+		if i == 200 {
+			if err := g.sequencer.Execute(&orders.Command{Kind: orders.EndDay}, &orders.Answer{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, f := do[pb.MassCancelRequest, pb.MassCancelResponse](a, transports.MassCancel, &pb.MassCancelRequest{RequestId: "all"}); f != nil {
+		t.Fatal(f)
+	}
+	again, _ := restarted(t, log, traders)
+	for _, key := range []string{"alpha", "beta"} {
+		before, after := stream(t, open(t, g, key)), stream(t, open(t, again, key))
+		if len(before) < 100 || !slices.EqualFunc(before, after, bytes.Equal) {
+			t.Errorf("%s: %d events before the restart and %d after it, or other ones", key, len(before), len(after))
+		}
+	}
+	g.Drain()
+	again.Drain()
+}
+
+// stream reads all that is there of an account's events, from the first epoch on.
+func stream(t *testing.T, s *session) (list [][]byte) {
+	t.Helper()
+	left := map[uint32]uint64{}
+	s.gateway.sequencer.Read(func(state *orders.State, _ uint64) {
+		for epoch := range state.Epoch() {
+			next, _ := state.EventRange(s.Account, epoch+1)
+			left[epoch+1] = next - 1
+		}
+	})
+	e, err := s.Subscribe(t.Context(), &pb.StreamExecutionsRequest{Epoch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for left[1]+left[2] > 0 {
+		batch, err := e.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range batch {
+			list = append(list, slices.Clone(event.Report))
+			left[event.Epoch]--
+		}
+	}
+	return list
 }
 
 // TestDrain: nobody is admitted, readers end, timers that are armed never fire and none is armed any more; requests go on.

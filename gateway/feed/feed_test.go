@@ -166,7 +166,7 @@ func TestClosedFeed(t *testing.T) {
 
 // TestCatchingUpIsPaced: whoever is far behind gets the rate, which all of them share; the last stretch and what is live come at once.
 func TestCatchingUpIsPaced(t *testing.T) {
-	const rate, far = 10_000, 40_960
+	const rate, far = 10_000, 10_240
 	for _, readers := range []int{1, 4} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSource(t, Options{CatchUpRate: rate})
