@@ -47,9 +47,17 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 	result := p.newRun(args)
 	live := newProgress(stderr)
 	measured := make([]*report.Cell, len(p.cells))
+	if p.options.Resume {
+		if err := p.resume(&result, measured); err != nil {
+			return usage(stderr, err)
+		}
+	}
 	for i, index := range p.order {
 		if ctx.Err() != nil {
 			break
+		}
+		if measured[index] != nil {
+			continue
 		}
 		c := p.cells[index]
 		rc := p.reportCell(c, i+1)
@@ -76,6 +84,7 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 		// Where it fails, what was measured is still here, and the disk may have room again at the end.
 		_ = p.write(ctx, &result)
 	}
+	result.Cells = compact(measured)
 	notKept := p.write(ctx, &result)
 	if err := p.print(stdout, result, notKept == nil); err != nil {
 		fmt.Fprintln(stderr, "loadtest: standard output:", err)
@@ -176,7 +185,7 @@ func (p *plan) newRun(args []string) report.Run {
 		Method: report.Method{
 			Loop: "closed", Seed: o.Seed, WarmupSeconds: o.Warmup.Seconds(), TimeoutSeconds: o.Timeout.Seconds(), Target: o.Target,
 			Accounts: max(len(o.Key), 1), Pinned: p.cores.Pinned, ServerCores: p.cores.Server, ClientCores: p.cores.Clients, PinningNote: p.cores.Note,
-			Congestion: o.Congestion, CancelShare: o.CancelShare, ReplaceShare: o.ReplShare, MinBeyond: stats.MinBeyond,
+			Congestion: o.Congestion, CancelShare: o.CancelShare, ReplaceShare: o.ReplShare, Repeat: o.Repeat, MinBeyond: stats.MinBeyond,
 		},
 		Cells: []report.Cell{}, Capacity: []struct{}{},
 	}

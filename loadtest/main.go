@@ -44,6 +44,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if o == nil {
 		return status
 	}
+	if o.command == "compare" {
+		return o.compare(stdout, stderr)
+	}
 	p, err := o.plan()
 	if err != nil {
 		return usage(stderr, err)

@@ -48,6 +48,10 @@ type options struct {
 	Timeout  time.Duration `group:"How long" default:"10s" placeholder:"TIME" help:"Time of one request; without an answer by then it is timed out. (${default})"`
 	Seed     uint64        `group:"How long" default:"1" placeholder:"N" help:"Seed of the flow and of the order of the cells. (${default})"`
 
+	Repeat int           `group:"How long" default:"1" placeholder:"N" help:"Runs of every cell, interleaved, each with a gateway of its own: what compare needs, five at least. (${default})"`
+	Budget time.Duration `group:"How long" xor:"length" placeholder:"TIME" help:"Time of all cells together, starts and warm-ups included, shared out equally."`
+	Resume bool          `group:"How long" help:"Keep the cells that a run with the same flags has already measured into --out, and go on."`
+
 	SLO []string `group:"Judgement" name:"slo" placeholder:"EXPR" sep:"none" help:"Objective on the response time, repeatable: 'p99<10ms', 'p99.9<=50ms', 'max<1s', 'mean<200us'. When one is missed the exit status is 99. The default, ${slo}, only informs."`
 
 	Target      string   `group:"Where" placeholder:"HOST:PORT" help:"Drive a gateway that is running. Without it, one is hosted, fresh for every cell, on a core of its own."`
@@ -62,23 +66,25 @@ type options struct {
 	Out    string `group:"Output" default:"out" placeholder:"DIR" help:"Folder for ${file}. (${default})"`
 	Format string `group:"Output" default:"table" placeholder:"FORMAT" enum:"table,json" help:"What is printed: table, json. (${default})"`
 
-	Repeat  *string `group:"In a later release" placeholder:"N" help:"Runs of every cell, for intervals."`
-	Budget  *string `group:"In a later release" placeholder:"TIME" help:"Time of the whole run."`
-	Resume  bool    `group:"In a later release" help:"Go on where a run was stopped."`
-	Explain bool    `group:"In a later release" help:"Profile both sides and say what drives the tail."`
+	Explain bool `group:"In a later release" help:"Profile both sides and say what drives the tail."`
 
-	Run       struct{}      `cmd:"" default:"1" help:"Measure one transport, or all; the word may be left out."`
-	Matrix    matrixOptions `cmd:"" help:"Measure transports x sizes x clients; by default all transports x 64, 256, 1KB, 4KB, 64KB x 1, 10, 50, 100, 500 clients, 10s each."`
-	Version   struct{}      `cmd:"" help:"Print the version."`
-	Capacity  later         `cmd:"" help:"Later release: the highest rate that keeps an SLO."`
-	Compare   later         `cmd:"" help:"Later release: two runs, with the interval of their difference."`
-	Calibrate later         `cmd:"" help:"Later release: what client library and machine cost by themselves."`
-	Report    later         `cmd:"" help:"Later release: run.json as one HTML file."`
-	Cost      later         `cmd:"" help:"Later release: US dollars for a million orders."`
-	Advise    later         `cmd:"" help:"Later release: a ranked choice for a described workload."`
+	Run       struct{}       `cmd:"" default:"1" help:"Measure one transport, or all; the word may be left out."`
+	Matrix    matrixOptions  `cmd:"" help:"Measure transports x sizes x clients; by default all transports x 64, 256, 1KB, 4KB, 64KB x 1, 10, 50, 100, 500 clients, 10s each."`
+	Version   struct{}       `cmd:"" help:"Print the version."`
+	Compare   compareOptions `cmd:"" help:"Compare the runs of two files: what differs, by how much, and what is noise (~)."`
+	Capacity  later          `cmd:"" help:"Later release: the highest rate that keeps an SLO."`
+	Calibrate later          `cmd:"" help:"Later release: what client library and machine cost by themselves."`
+	Report    later          `cmd:"" help:"Later release: run.json as one HTML file."`
+	Cost      later          `cmd:"" help:"Later release: US dollars for a million orders."`
+	Advise    later          `cmd:"" help:"Later release: a ranked choice for a described workload."`
 
 	command string
 	given   map[string]bool // flags on the command line by name: a zero that was written is no default
+}
+
+type compareOptions struct {
+	A string `arg:"" help:"run.json of what was before."`
+	B string `arg:"" help:"run.json of what is held against it."`
 }
 
 type matrixOptions struct {
@@ -132,6 +138,11 @@ Exit status 99 when the SLO is missed:
 An open loop, which shows every stall to every request that was due meanwhile:
 
 	loadtest --transport tcp --rate 5000 --arrivals poisson
+
+Two builds against each other, by the runs of each:
+
+	loadtest --transport tcp --repeat 8 --out before
+	loadtest compare before/run.json after/run.json
 
 A matrix, and a gateway that is already running:
 
@@ -225,14 +236,13 @@ func (o *options) notYet() error {
 		name  string
 		given bool
 	}{
-		{"--repeat", o.Repeat != nil}, {"--budget", o.Budget != nil},
-		{"--resume", o.Resume}, {"--explain", o.Explain},
+		{"--explain", o.Explain},
 	} {
 		if f.given {
 			return fmt.Errorf("not yet: %s comes with a later release", f.name)
 		}
 	}
-	if slices.Contains([]string{"capacity", "compare", "calibrate", "report", "cost", "advise"}, o.command) {
+	if slices.Contains([]string{"capacity", "calibrate", "report", "cost", "advise"}, o.command) {
 		return fmt.Errorf("not yet: %s comes with a later release", o.command)
 	}
 	return nil
@@ -267,6 +277,8 @@ func (o *options) check() error {
 		{!matrix && o.Transport != "" && (len(o.Size) > 1 || len(o.Clients) > 1), "--transport runs one cell: for several sizes or clients use loadtest matrix --transports"},
 		{o.Duration < 0 || o.given["duration"] && o.Duration == 0 || o.Duration > 24*time.Hour, fmt.Sprintf("--duration %v: above 0 and at most 24h are allowed", o.Duration)},
 		{o.Requests < 0 || o.given["requests"] && o.Requests == 0 || o.Requests > workload.MaxNumber/2, fmt.Sprintf("--requests %d: 1 to %d are allowed", o.Requests, int64(workload.MaxNumber/2))},
+		{o.given["budget"] && (o.Budget <= 0 || o.Budget > 7*24*time.Hour), fmt.Sprintf("--budget %v: above 0 and at most 168h are allowed", o.Budget)},
+		{o.Repeat < 1 || o.Repeat > 1000, fmt.Sprintf("--repeat %d: 1 to 1000 are allowed", o.Repeat)},
 		{o.Warmup < 0 || o.Warmup > time.Hour, fmt.Sprintf("--warmup %v: 0s to 1h are allowed", o.Warmup)},
 		{o.Timeout < 10*time.Millisecond || o.Timeout > stats.MaxBound/2, fmt.Sprintf("--timeout %v: 10ms to %v are allowed", o.Timeout, stats.MaxBound/2)},
 		{matrix && len(o.Matrix.Sizes) > 0 && o.SizeMix != "" || len(o.Size) > 0 && o.SizeMix != "", "--size-mix: takes the place of --size and --sizes"},

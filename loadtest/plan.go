@@ -51,6 +51,7 @@ type cell struct {
 	size    int
 	clients int
 	floor   bool
+	run     int // from 1, with --repeat
 }
 
 // plan is a whole run, checked.
@@ -95,16 +96,37 @@ func (o *options) plan() (*plan, error) {
 			return nil, err
 		}
 	}
-	p.timing()
+	once := p.cells
+	p.cells = nil
+	for run := range o.Repeat {
+		for _, c := range once {
+			c.run = run + 1
+			p.cells = append(p.cells, c)
+		}
+	}
+	if err := p.timing(); err != nil {
+		return nil, err
+	}
 	if err := p.checkPace(); err != nil {
 		return nil, err
 	}
-	for i := range p.cells {
-		p.order = append(p.order, i)
-	}
-	// A machine that warms up or a neighbour that wakes must not always meet the same transport.
-	rand.New(rand.NewPCG(o.Seed, 0)).Shuffle(len(p.order), func(i, j int) { p.order[i], p.order[j] = p.order[j], p.order[i] })
+	p.interleave()
 	return p, nil
+}
+
+// interleave decides on the order of the cells: round by round, in each round every cell once, and by chance. A machine that warms up or a
+// neighbour that wakes must not always meet the same transport, nor all runs of one.
+func (p *plan) interleave() {
+	rng := rand.New(rand.NewPCG(p.options.Seed, 0))
+	each := len(p.cells) / p.options.Repeat
+	for round := range p.options.Repeat {
+		order := make([]int, each)
+		for i := range order {
+			order[i] = round*each + i
+		}
+		rng.Shuffle(each, func(i, j int) { order[i], order[j] = order[j], order[i] })
+		p.order = append(p.order, order...)
+	}
 }
 
 // layOut lists the cells in the order of the report.
@@ -247,8 +269,15 @@ func (p *plan) sizeFlag() string {
 }
 
 // timing decides how long the cells last.
-func (p *plan) timing() {
+func (p *plan) timing() error {
 	switch {
+	case p.options.Budget > 0:
+		each := p.options.Budget/time.Duration(len(p.cells)) - cellOverhead - p.options.Warmup
+		if each < shortestCell {
+			least := (shortestCell + cellOverhead + p.options.Warmup) * time.Duration(len(p.cells))
+			return fmt.Errorf("--budget %v: %d cells, of %v at least and with their starts and warm-ups, take %v", p.options.Budget, len(p.cells), shortestCell, least.Round(time.Second))
+		}
+		p.duration = each.Round(10 * time.Millisecond)
 	case p.options.Duration > 0:
 		p.duration = p.options.Duration
 	case p.options.Transport != "" || p.options.command == "matrix":
@@ -259,6 +288,7 @@ func (p *plan) timing() {
 		p.duration = min(max(each*3/4, shortestCell), longestCell).Round(10 * time.Millisecond)
 		p.extra = p.duration / 2
 	}
+	return nil
 }
 
 // estimate is about how long the rest of the run takes, from the n-th cell on.
@@ -309,8 +339,8 @@ func (p *plan) runnerCell(c cell) runner.Cell {
 func (p *plan) reportCell(c cell, order int) report.Cell {
 	rc := report.Cell{
 		Transport: c.spec.Transport.Name, Spec: c.spec.String(), Flow: c.spec.Flow, Engine: c.spec.Engine, Encoding: c.spec.Encoding, Ack: p.options.Ack,
-		Size: c.size, Clients: c.clients, InFlight: p.options.InFlight, Mode: "closed", Run: 1, Order: order,
-		Notes: map[string]int64{}, Intervals: map[string][2]float64{}, SLO: []report.Objective{}, Reasons: []string{},
+		Size: c.size, Clients: c.clients, InFlight: p.options.InFlight, Mode: "closed", Run: c.run, Order: order,
+		Notes: map[string]int64{}, Intervals: map[string]report.Interval{}, Trends: []report.Trend{}, SLO: []report.Objective{}, Reasons: []string{},
 	}
 	for _, share := range p.mix {
 		rc.SizeMix = append(rc.SizeMix, report.Share{Size: share.Size, Weight: share.Weight})

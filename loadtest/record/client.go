@@ -18,7 +18,7 @@ type entry struct {
 	fate  Fate
 	wrong bool
 	note  string
-	times Times // of a lost request only Response, the time until that was known
+	times Times // of a lost request only Due, and Response, the time until that was known
 }
 
 // Client records the requests of one client. It is for one goroutine at a time.
@@ -35,14 +35,14 @@ func (c *Client) Answered(fate Fate, t Times, note string) {
 	c.put(entry{fate: fate, times: t, note: note})
 }
 
-// Lost records a request without an answer, how long it took to know, and why.
-func (c *Client) Lost(fate Fate, took time.Duration, note string) {
-	c.put(entry{fate: fate, times: Times{Response: took}, note: note})
+// Lost records a request without an answer, when it was due, how long it took to know, and why.
+func (c *Client) Lost(fate Fate, due, took time.Duration, note string) {
+	c.put(entry{fate: fate, times: Times{Due: due, Response: took}, note: note})
 }
 
 // Wrong records a request whose answer was wrong, as one of the Errors, and how it was wrong.
-func (c *Client) Wrong(took time.Duration, text string) {
-	c.put(entry{fate: Errors, times: Times{Response: took}, note: text, wrong: true})
+func (c *Client) Wrong(due, took time.Duration, text string) {
+	c.put(entry{fate: Errors, times: Times{Due: due, Response: took}, note: text, wrong: true})
 }
 
 func (c *Client) put(e entry) {

@@ -32,6 +32,7 @@ var Fates = [fates]Fate{OK, Rejected, Refused, TimedOut, Errors, Unsent}
 
 // Times are the latencies of one answered request. None is negative.
 type Times struct {
+	Due        time.Duration // when it was due, from the beginning of the interval
 	Response   time.Duration // intended to done
 	Service    time.Duration // call to done, less CreditWait
 	Lag        time.Duration // intended to call
@@ -111,6 +112,7 @@ type shard struct {
 	lag      series
 	credit   series
 	server   series
+	timeline timeline
 	notes    map[string]int64
 	err      error // first value that could not be recorded
 
@@ -134,6 +136,7 @@ func New(clients, shards int) *Recorder {
 		s := &r.shards[i]
 		s.response, s.service, s.lag, s.credit, s.server = newSeries(), newSeries(), newSeries(), newSeries(), newSeries()
 		s.notes = make(map[string]int64)
+		s.timeline.width = leastWidth
 	}
 	for range clients {
 		r.Add()
@@ -169,6 +172,7 @@ func (s *shard) add(e *entry) {
 	} else if e.note != "" {
 		s.note(e.note)
 	}
+	s.timeline.add(e.times.Due, e.times.Response, e.fate.Answered())
 	if !e.fate.Answered() {
 		return
 	}
@@ -222,6 +226,7 @@ type Result struct {
 	Lag        stats.Distribution
 	CreditWait stats.Distribution
 	Server     stats.Distribution
+	Series     stats.Series // of response times, by when their requests were due
 	Notes      map[string]int64
 
 	Wrong      int64  // answers that were wrong; their requests count as Errors
@@ -233,6 +238,7 @@ type Result struct {
 func (r *Recorder) Result() (Result, error) {
 	total := New(1, 1)
 	sum := &total.shards[0]
+	sum.timeline.width = r.shards[0].timeline.width
 	result := Result{Notes: make(map[string]int64)}
 	for i := range r.shards {
 		if err := sum.take(&r.shards[i]); err != nil {
@@ -241,6 +247,7 @@ func (r *Recorder) Result() (Result, error) {
 	}
 	result.Counts, result.Busy, result.Notes = sum.counts, sum.busy, sum.notes
 	result.Wrong, result.FirstWrong = sum.wrong, sum.firstWrong
+	result.Series = sum.timeline.series()
 	for _, part := range []struct {
 		series *series
 		lost   int64
@@ -291,7 +298,15 @@ func (s *shard) take(from *shard) error {
 			return err
 		}
 	}
-	return nil
+	return s.timeline.merge(&from.timeline)
+}
+
+// Expect says how long the measured interval will be, before anything is recorded, so that blocks of time need not be made wider in the midst of it.
+func (r *Recorder) Expect(length time.Duration) {
+	width := max((length+maxBlocks-1)/maxBlocks, leastWidth)
+	for i := range r.shards {
+		r.shards[i].timeline.width = width
+	}
 }
 
 // Peek returns a percentile of the response times recorded so far, but for the last few of every client. Safe while clients record; it

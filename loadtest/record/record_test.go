@@ -30,15 +30,15 @@ func TestEveryFateIsCounted(t *testing.T) {
 		case i < 92:
 			s.Answered(record.Rejected, record.Times{Response: 2 * time.Millisecond}, "REASON_TOO_LATE")
 		case i < 94:
-			s.Lost(record.Refused, time.Millisecond, "REASON_THROTTLED")
+			s.Lost(record.Refused, 0, time.Millisecond, "REASON_THROTTLED")
 		case i < 96:
-			s.Lost(record.TimedOut, time.Second, "REASON_DEADLINE_EXCEEDED")
+			s.Lost(record.TimedOut, 0, time.Second, "REASON_DEADLINE_EXCEEDED")
 		case i < 98:
-			s.Lost(record.Errors, time.Millisecond, "REASON_INTERNAL")
+			s.Lost(record.Errors, 0, time.Millisecond, "REASON_INTERNAL")
 		case i < 99:
-			s.Wrong(time.Millisecond, "another id")
+			s.Wrong(0, time.Millisecond, "another id")
 		default:
-			s.Lost(record.Unsent, 3*time.Second, "no connection")
+			s.Lost(record.Unsent, 0, 3*time.Second, "no connection")
 		}
 	}
 	if r.Offered() != 100 {
@@ -164,7 +164,7 @@ func TestShardsMergeToTheWhole(t *testing.T) {
 func TestNotesAreBounded(t *testing.T) {
 	r := record.New(1, 1)
 	for i := range 1000 {
-		r.Client(0).Lost(record.Errors, 1, strings.Repeat("x", 1+i%100))
+		r.Client(0).Lost(record.Errors, 0, 1, strings.Repeat("x", 1+i%100))
 	}
 	flush(r, 1)
 	got, err := r.Result()
@@ -184,7 +184,7 @@ func TestNotesAreBounded(t *testing.T) {
 func TestRecordingDoesNotAllocate(t *testing.T) {
 	s := record.New(1, 1).Client(0)
 	times := record.Times{Response: 20_000, Service: 19_000, Lag: 1000, Server: 2000, HasServer: true}
-	if n := testing.AllocsPerRun(1000, func() { s.Answered(record.OK, times, ""); s.Lost(record.TimedOut, 1, "x") }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { s.Answered(record.OK, times, ""); s.Lost(record.TimedOut, 0, 1, "x") }); n != 0 {
 		t.Errorf("%v allocations a request, want none", n)
 	}
 }

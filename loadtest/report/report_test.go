@@ -40,7 +40,7 @@ func (m made) cell(t *testing.T, slos []stats.SLO) report.Cell {
 	t.Helper()
 	c := report.Cell{
 		Transport: m.transport, Spec: m.spec, Ack: "full", Size: m.size, Clients: m.clients, Mode: "closed", Run: 1, Order: 1,
-		Intervals: map[string][2]float64{}, SLO: []report.Objective{}, Reasons: []string{}, Notes: map[string]int64{},
+		Intervals: map[string]report.Interval{}, SLO: []report.Objective{}, Reasons: []string{}, Notes: map[string]int64{},
 	}
 	asked := m.clients
 	switch {
@@ -66,7 +66,7 @@ func (m made) cell(t *testing.T, slos []stats.SLO) report.Cell {
 		client.Answered(record.Rejected, record.Times{Response: m.median}, "REASON_PRICE_COLLAR")
 	}
 	for range m.lost {
-		client.Lost(record.TimedOut, time.Second, "REASON_DEADLINE_EXCEEDED")
+		client.Lost(record.TimedOut, 0, time.Second, "REASON_DEADLINE_EXCEEDED")
 	}
 	client.Flush()
 	result, err := r.Result()

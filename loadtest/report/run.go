@@ -28,6 +28,7 @@ type Run struct {
 	Started     time.Time           `json:"started"`
 	Finished    time.Time           `json:"finished"`
 	Interrupted bool                `json:"interrupted"` // stopped early: the cells are those that had begun
+	Resumed     int                 `json:"resumed"`     // cells that an earlier process with the same flags had measured
 	Command     []string            `json:"command"`     // arguments, keys redacted
 	Environment machine.Environment `json:"environment"`
 	Method      Method              `json:"method"`
@@ -53,6 +54,7 @@ type Method struct {
 	CancelShare    float64  `json:"cancel_share"`
 	ReplaceShare   float64  `json:"replace_share"`
 	SLO            []string `json:"slo"`
+	Repeat         int      `json:"repeat"`     // runs of every cell
 	MinBeyond      int      `json:"min_beyond"` // samples beyond a percentile below which it is "too few"
 }
 
@@ -105,10 +107,11 @@ type Cell struct {
 	CreditWait Latency `json:"credit_wait_us"`
 	Server     Latency `json:"server_us"`
 
-	Amplification *float64              `json:"amplification"`  // P99/P50 of the response time
-	FloorMultiple *float64              `json:"floor_multiple"` // p50 by the bare echo's, where the same size and clients were run
-	Intervals     map[string][2]float64 `json:"intervals"`
-	SLO           []Objective           `json:"slo"`
+	Amplification *float64            `json:"amplification"`  // P99/P50 of the response time
+	FloorMultiple *float64            `json:"floor_multiple"` // p50 by the bare echo's, where the same size and clients were run
+	Intervals     map[string]Interval `json:"intervals"`      // 95 %, of the response time, by percentile and p99/p50
+	Trends        []Trend             `json:"trends"`
+	SLO           []Objective         `json:"slo"`
 
 	Interrupted bool           `json:"interrupted"`
 	BoundBy     string         `json:"bound_by"` // client, server, both, neither; empty where unknown
@@ -117,6 +120,35 @@ type Cell struct {
 	Client      *Use           `json:"client"`
 	ServerUse   *Use           `json:"server"`
 	ServerLog   string         `json:"server_log,omitempty"` // last warnings of the hosted gateway, where requests were lost
+}
+
+// Interval is low and high end, in microseconds, or a ratio; null where infinite.
+type Interval [2]*float64
+
+func finite(v float64) *float64 {
+	if math.IsInf(v, 1) {
+		return nil
+	}
+	return &v
+}
+
+func newInterval(i stats.Interval) Interval {
+	end := func(v stats.Value) *float64 {
+		if v.State != stats.Known {
+			return nil
+		}
+		us := microseconds(v.Duration)
+		return &us
+	}
+	return Interval{end(i.Low), end(i.High)}
+}
+
+// Trend is how a percentile of the response time moved over the interval.
+type Trend struct {
+	Percentile string  `json:"percentile"`
+	Windows    int     `json:"windows"`
+	Z          float64 `json:"z"`      // of Mann and Kendall's test
+	Change     float64 `json:"change"` // from the first window to the last, as a share of the median
 }
 
 // Share is one size of a mix.
@@ -330,6 +362,18 @@ func (c *Cell) Fill(out runner.Outcome, validity runner.Validity, slos []stats.S
 		ratio := p99 / p50
 		c.Amplification = &ratio
 	}
+	// The seed is the cell's place in the run, so that the same cell has the same intervals whenever they are drawn.
+	intervals, ratio := out.Series.Intervals([]stats.Percentile{stats.P50, stats.P99, stats.P999}, uint64(c.Order))
+	c.Intervals = map[string]Interval{}
+	for p, i := range intervals {
+		c.Intervals[p.String()] = newInterval(i)
+	}
+	if ratio != nil {
+		c.Intervals["p99/p50"] = Interval{finite(ratio.Low), finite(ratio.High)}
+	}
+	for _, t := range out.Trends {
+		c.Trends = append(c.Trends, Trend{t.Percentile.String(), t.Windows, t.Z, t.Change})
+	}
 	c.Good = stats.Good(slos, out.Response)
 	for _, slo := range slos {
 		verdict := slo.Judge(out.Response)
@@ -428,6 +472,22 @@ func (r *Run) Write(folder string) (string, error) {
 		return "", errors.Join(fmt.Errorf("report: %s: %w", path, err), os.Remove(file.Name()))
 	}
 	return path, nil
+}
+
+// Read reads a run.json.
+func Read(path string) (Run, error) {
+	text, err := os.ReadFile(filepath.Clean(path))
+	if err != nil {
+		return Run{}, err
+	}
+	var r Run
+	if err := json.Unmarshal(text, &r); err != nil {
+		return Run{}, fmt.Errorf("%s is no %s: %w", path, FileName, err)
+	}
+	if r.Schema != Schema {
+		return Run{}, fmt.Errorf("%s has the schema %q; needed is a %s with %q", path, r.Schema, FileName, Schema)
+	}
+	return r, nil
 }
 
 // round keeps a figure to three significant digits, for people.

@@ -23,13 +23,15 @@ const layout = "  %-20s %8s %8s %8s %8s %9s  %-11s %-8s %s"
 // Table writes the run for a person: cells grouped by size and clients, so that transports stand beside each other, then what was lost, what
 // speaks against the measurement, and what it comes to.
 func Table(w io.Writer, r Run) error {
-	t := table{run: r, cells: slices.Clone(r.Cells)}
-	slices.SortStableFunc(t.cells, func(a, b Cell) int {
+	t := table{run: r, all: slices.Clone(r.Cells)}
+	slices.SortStableFunc(t.all, func(a, b Cell) int {
 		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.Clients, b.Clients))
 	})
+	t.cells = summarize(t.all)
 	t.heading()
 	t.terms()
 	t.groups()
+	t.spread()
 	t.lost()
 	t.validity()
 	t.closing()
@@ -39,7 +41,8 @@ func Table(w io.Writer, r Run) error {
 
 type table struct {
 	run   Run
-	cells []Cell
+	all   []Cell // every run
+	cells []Cell // one for all runs of a cell
 	out   strings.Builder
 }
 
@@ -273,10 +276,17 @@ func (c *Cell) where() string {
 	return fmt.Sprintf("%s, %s x %d", c.Name(), c.SizeName(), c.Clients)
 }
 
+func (t *table) whereRun(c *Cell) string {
+	if t.run.Method.Repeat > 1 {
+		return fmt.Sprintf("%s, run %d", c.where(), c.Run)
+	}
+	return c.where()
+}
+
 // lost tells of requests without an answer, and of rejected ones.
 func (t *table) lost() {
 	first := true
-	for _, c := range t.cells {
+	for _, c := range t.all {
 		var parts []string
 		for _, p := range []struct {
 			name string
@@ -294,7 +304,7 @@ func (t *table) lost() {
 			t.line("Not simply acknowledged (all but the rejected count as infinitely late):")
 			first = false
 		}
-		t.line("  %s: %s of %s%s", c.where(), strings.Join(parts, ", "), count(c.Requests, "request"), notes(c.Notes))
+		t.line("  %s: %s of %s%s", t.whereRun(&c), strings.Join(parts, ", "), count(c.Requests, "request"), notes(c.Notes))
 	}
 }
 
@@ -322,7 +332,7 @@ func notes(counts map[string]int64) string {
 func (t *table) validity() {
 	suspect, told := 0, 0
 	var lines []string
-	for _, c := range t.cells {
+	for _, c := range t.all {
 		if c.Validity == runner.Suspect {
 			if suspect++; suspect > maxSuspectNotes {
 				continue
@@ -330,7 +340,7 @@ func (t *table) validity() {
 			told++
 		}
 		if c.Validity != runner.Valid {
-			lines = append(lines, fmt.Sprintf("  %s, %s: %s", c.Validity, c.where(), strings.Join(c.Reasons, "; ")))
+			lines = append(lines, fmt.Sprintf("  %s, %s: %s", c.Validity, t.whereRun(&c), strings.Join(c.Reasons, "; ")))
 		}
 	}
 	if len(lines) == 0 {

@@ -101,6 +101,7 @@ type Outcome struct {
 	InFlightCap int           // in force; 0 = none
 	Silence     time.Duration // from the last answer within the interval to its end; the whole interval where there was none
 	Deserted    bool          // every client's last request ended with nothing: timed out, error or unsent
+	Trends      []stats.Trend // of the response time over the interval
 	Connections Connections
 	ClientUse   Use
 	ServerUse   *Use // nil where unknown
@@ -337,6 +338,7 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 		out.Throughput = float64(out.Counts.Answered()) / out.Seconds
 	}
 	r.account(&out, clients(), from, until)
+	out.Trends = out.Series.Trends()
 	out.ClientUse, out.ServerUse = r.use(edges)
 	out.Connections = r.connections()
 	return out, nil
@@ -355,6 +357,9 @@ func (r *run) beginClosed(running *sync.WaitGroup) (func() []*client, error) {
 	r.start = r.now()
 	r.until.Store(never)
 	r.from.Store(never)
+	if r.cell.Requests == 0 {
+		r.recorder.Expect(r.cell.Duration + r.cell.MaxExtra)
+	}
 	if r.cell.Warmup == 0 {
 		r.begin(r.start)
 	}

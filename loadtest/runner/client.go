@@ -140,7 +140,7 @@ func (c *client) exchange(s stamps, failed error, measured bool) (done time.Dura
 			c.counted++
 		}
 		c.answered(measured, record.Times{
-			Response: done - s.intended, Service: done - s.sent - c.call.CreditWait, Lag: s.lag, CreditWait: s.wait + c.call.CreditWait,
+			Due: s.intended - r.begins(), Response: done - s.intended, Service: done - s.sent - c.call.CreditWait, Lag: s.lag, CreditWait: s.wait + c.call.CreditWait,
 		})
 		return done, nil
 	}
@@ -149,7 +149,7 @@ func (c *client) exchange(s stamps, failed error, measured bool) (done time.Dura
 	fate, note, lost := classify(err, sent)
 	c.lost = fate != record.Refused
 	if measured {
-		c.record.Lost(fate, done-s.intended, note)
+		c.record.Lost(fate, s.intended-r.begins(), done-s.intended, note)
 	} else {
 		c.warmup[fate]++
 	}
@@ -174,7 +174,7 @@ func (c *client) answered(measured bool, times record.Times) {
 		return
 	}
 	if err != nil {
-		c.record.Wrong(times.Response, err.Error())
+		c.record.Wrong(times.Due, times.Response, err.Error())
 		return
 	}
 	times.Server, times.HasServer = answer.Server, answer.HasServer

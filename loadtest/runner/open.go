@@ -84,7 +84,7 @@ type open struct {
 type generator struct {
 	walk    *pacer.Walk
 	sleeper pacer.Sleeper
-	streak  int           // requests in a row that were due already
+	streak  int           // requests sent in a row that were due already
 	blocked time.Duration // until when it last waited for a place in flight
 }
 
@@ -137,6 +137,7 @@ func newOpen(r *run, running *sync.WaitGroup) (*open, error) {
 	}
 	r.from.Store(int64(r.start + r.cell.Warmup))
 	r.until.Store(int64(r.start + end))
+	r.recorder.Expect(end - r.cell.Warmup)
 	for i := range config.Generators {
 		sleeper, err := config.NewSleeper()
 		if err != nil {
@@ -253,6 +254,9 @@ func (c *client) lead(o *open, j job) {
 		_, due := g.walk.Next()
 		j.due = r.start + due
 	}
+	if g.streak++; g.streak%breathEvery == 0 {
+		g.sleeper.Sleep(breath)
+	}
 	due, blocked := j.due, g.blocked
 	number, next := g.walk.Next()
 	o.assign(g, number, r.start+next)
@@ -284,8 +288,6 @@ func (o *open) await(g *generator, due time.Duration) bool {
 		case left <= 0:
 			if waited {
 				g.streak = 0
-			} else if g.streak++; g.streak%breathEvery == 0 {
-				g.sleeper.Sleep(breath)
 			}
 			return true
 		case left > early:
@@ -318,7 +320,7 @@ func (c *client) place(o *open, g *generator, due time.Duration) bool {
 	case <-timer.C:
 	case <-r.requests.Done():
 	}
-	g.blocked = r.now()
+	g.blocked, g.streak = r.now(), 0
 	return taken
 }
 
@@ -335,11 +337,13 @@ func (c *client) unsent(g *generator, due time.Duration) {
 		note = "the tester was too late to send it"
 		c.behind++
 	}
-	c.record.Lost(record.Unsent, now-due, note)
+	c.record.Lost(record.Unsent, due-r.begins(), now-due, note)
 }
 
 func (r *run) measured(due time.Duration) bool {
 	return int64(due) >= r.from.Load() && int64(due) < r.until.Load()
 }
+
+func (r *run) begins() time.Duration { return time.Duration(r.from.Load()) }
 
 func (r *run) end() time.Duration { return time.Duration(r.until.Load()) }

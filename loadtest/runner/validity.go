@@ -41,6 +41,9 @@ const (
 	// Requests that were due and that the tester had not sent by the end of the interval, by its own fault: what was asked for is not
 	// what was offered. A hundredth is a stall of the tester as long as a hundredth of the interval at its very end.
 	suspectBehind, invalidBehind = 0.01, 0.05
+	// A percentile that moves by a tenth over the interval, and surely so (Mann and Kendall's z beyond 2.58: one in a hundred), has no
+	// single value that would stand for it.
+	suspectDrift, sureDrift = 0.1, 2.58
 	// An interval of fewer mean responses than this sees each client finish too few requests for an average to settle.
 	longInterval = 10
 	// A closed loop offers nothing while it waits, so a gateway that dies in mid-run costs each client one request, however long it stays
@@ -90,6 +93,7 @@ func Judge(cell Cell, out Outcome) Validity {
 	j.load(cell, out)
 	j.machine(cell, out)
 	j.tester(out)
+	j.steady(cell, out)
 	switch {
 	case len(j.invalid) > 0:
 		j.validity.Verdict = Invalid
@@ -270,6 +274,23 @@ func (j *judge) tester(out Outcome) {
 	if out.ClientUse.At > 0 {
 		gc := float64(out.ClientUse.GCPause) / float64(out.ClientUse.At)
 		j.between(gc, suspectGC, math.Inf(1), "the tester's garbage collector stopped it for %.1f %% of the time", 100*gc)
+	}
+}
+
+// steady: did the response times stay where they were?
+func (j *judge) steady(cell Cell, out Outcome) {
+	if cell.Open != nil && len(cell.Open.Pace.Steps) > 0 {
+		return // they are not meant to
+	}
+	for _, t := range out.Trends {
+		if math.Abs(t.Z) < sureDrift || math.Abs(t.Change) < suspectDrift {
+			continue
+		}
+		way := "rose"
+		if t.Change < 0 {
+			way = "fell"
+		}
+		j.say(&j.suspect, "not steady: %s %s by %.0f %% over the interval (z = %.1f)", t.Percentile, way, 100*math.Abs(t.Change), t.Z)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"tailgate/loadtest/machine"
 	"tailgate/loadtest/record"
 	"tailgate/loadtest/runner"
+	"tailgate/loadtest/stats"
 )
 
 // outcome is a clean cell of 2 clients over 10 s on pinned cores, as changed.
@@ -125,6 +126,21 @@ func TestJudge(t *testing.T) {
 		{name: "small lag", times: record.Times{Response: 10 * time.Millisecond, Lag: 99 * time.Microsecond}, want: runner.Valid},
 		{name: "lag", times: record.Times{Response: 10 * time.Millisecond, Lag: 1100 * time.Microsecond}, want: runner.Suspect, reason: "lag has a p99 of 1.1ms, 11 %"},
 		{name: "great lag", times: record.Times{Response: 10 * time.Millisecond, Lag: 5100 * time.Microsecond}, want: runner.Invalid, reason: "51 %"},
+		{name: "a small trend", change: func(_ *runner.Cell, o *runner.Outcome) {
+			o.Trends = []stats.Trend{{Percentile: stats.P50, Z: 4, Change: 0.09}, {Percentile: stats.P99, Z: 2, Change: 0.5}}
+		}, want: runner.Valid},
+		{name: "not steady", change: func(_ *runner.Cell, o *runner.Outcome) {
+			o.Trends = []stats.Trend{{Percentile: stats.P50, Z: 0, Change: 0}, {Percentile: stats.P99, Z: -3, Change: -0.34}}
+		}, want: runner.Suspect, reason: "not steady: p99 fell by 34 % over the interval (z = -3.0)"},
+		{name: "open loop, offered less than was due", change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Open, o.Scheduled = &runner.OpenLoop{}, 2001
+		}, want: runner.Invalid, reason: "2001 requests were due by the schedule, 2000 offered"},
+		{name: "open loop, a generator a little behind", change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Open, o.Scheduled, o.Behind = &runner.OpenLoop{}, 2000, 20
+		}, want: runner.Suspect, reason: "the generator cannot keep up: 200/s were due, it sent 198/s"},
+		{name: "open loop, a generator behind", change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Open, o.Scheduled, o.Behind = &runner.OpenLoop{}, 2000, 100
+		}, want: runner.Invalid, reason: "it sent 190/s"},
 		{name: "own collector", change: func(_ *runner.Cell, o *runner.Outcome) { o.ClientUse.GCPause = 100 * time.Millisecond }, want: runner.Suspect, reason: "stopped it for 1.0 %"},
 	} {
 		times := c.times

@@ -1,0 +1,101 @@
+package report_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"tailgate/loadtest/report"
+	"tailgate/loadtest/runner"
+)
+
+// runsOf makes a run with n runs of two cells, whose p99 is about the given one, in microseconds.
+func runsOf(seed uint64, n int, p99 ...float64) report.Run {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	var r report.Run
+	for i := range n {
+		for j, middle := range p99 {
+			v := middle * (1 + 0.02*rng.NormFloat64())
+			r.Cells = append(r.Cells, report.Cell{
+				Transport: "tcp", Size: 64, Clients: 10 * (j + 1), Run: i + 1, Seconds: 1, Throughput: 1e9 / v, Validity: runner.Valid,
+				Response: report.Latency{Values: map[string]float64{"p50": v / 2, "p99": v}},
+			})
+		}
+	}
+	return r
+}
+
+// TestCompare: what differs is found, with its size and direction; what does not is ~; what cannot be told is said to be so.
+func TestCompare(t *testing.T) {
+	a, b := runsOf(1, 8, 1000, 1000), runsOf(2, 8, 1100, 1000)
+	c := report.Compare(a, b)
+	if len(c.Cells) != 2 || c.Cells[0].Cell != "tcp, 64 B x 10" {
+		t.Fatalf("%+v", c.Cells)
+	}
+	worse, same := c.Cells[0].Figures[1], c.Cells[1].Figures[1]
+	if worse.Figure != "p99" || worse.Verdict != "higher" || *worse.Change < 0.07 || *worse.Change > 0.13 || *worse.Low <= 0 || *worse.High < *worse.Change || worse.P >= worse.Adjusted {
+		t.Errorf("%+v: want higher by about a tenth", worse)
+	}
+	if same.Verdict != "~" || *same.Low > 0 || *same.High < 0 {
+		t.Errorf("%+v: want ~", same)
+	}
+	if rate := c.Cells[0].Figures[3]; rate.Figure != "throughput" || rate.Verdict != "lower" {
+		t.Errorf("%+v: want lower", rate)
+	}
+	if few := c.Cells[0].Figures[2]; few.Verdict != "too few" || few.Median[0] != nil {
+		t.Errorf("%+v: no run has a p99.9", few)
+	}
+
+	// INVALID runs do not count, and three of each side can tell nothing.
+	for i := range b.Cells {
+		if b.Cells[i].Run > 3 {
+			b.Cells[i].Validity = runner.Invalid
+		}
+	}
+	c = report.Compare(runsOf(1, 3, 1000, 1000), b)
+	if f := c.Cells[0].Figures[1]; f.Verdict != "too few runs" || f.Runs != [2]int{3, 3} || c.Cells[0].Invalid != [2]int{0, 5} {
+		t.Errorf("%+v of %+v: want too few runs, 5 left out", f, c.Cells[0].Invalid)
+	}
+	var out strings.Builder
+	if err := report.CompareTable(&out, c, "a.json", "b.json"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"measure with --repeat 5 or more", "INVALID runs were left out: tcp, 64 B x 10: 0 of A, 5 of B", "p99 of the response time"} {
+		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
+			t.Errorf("it does not say %q:\n%s", want, out.String())
+		}
+	}
+
+	// An infinite p99 is greater than any other, and nothing can be divided by it.
+	b = runsOf(2, 8, 1000)
+	for i := range b.Cells {
+		delete(b.Cells[i].Response.Values, "p99")
+		b.Cells[i].Response.Infinite = []string{"p99"}
+	}
+	if f := report.Compare(runsOf(1, 8, 1000), b).Cells[0].Figures[1]; f.Verdict != "higher" || f.Change != nil || f.Median[1] != nil {
+		t.Errorf("%+v: want higher, without a size", f)
+	}
+	other := runsOf(1, 8, 1000)
+	other.Environment.Kernel = "7.0"
+	if notes := report.Compare(runsOf(1, 8, 1000), other).Notes; len(notes) != 1 || notes[0] != "kernel: unknown and 7.0" {
+		t.Errorf("%q", notes)
+	}
+}
+
+// TestFalseDifferences: of twenty comparisons of equal cells, hardly one is called different.
+func TestFalseDifferences(t *testing.T) {
+	const trials = 100
+	alarms := 0
+	for seed := range uint64(trials) {
+		c := report.Compare(runsOf(2*seed+10, 6, 1000, 2000, 3000), runsOf(2*seed+11, 6, 1000, 2000, 3000))
+		for _, cell := range c.Cells {
+			if cell.Figures[1].Verdict != "~" {
+				alarms++
+				break
+			}
+		}
+	}
+	if alarms > 10 {
+		t.Errorf("%d of %d comparisons of the same see a difference, want about 5", alarms, trials)
+	}
+}
