@@ -127,7 +127,8 @@ func benchmarkEngine(b *testing.B, options matching.Options) *matching.Engine {
 }
 
 func forEachFlow(b *testing.B, run func(*testing.B, matching.Options, []matching.Command)) {
-	b.Run("synthetic", func(b *testing.B) { run(b, matching.Options{}, syntheticFlow(b)) })
+	b.Run("synthetic", func(b *testing.B) { run(b, matching.Options{}, syntheticFlow(b, 40)) })
+	b.Run("sparse", func(b *testing.B) { run(b, matching.Options{}, syntheticFlow(b, 40_000)) })
 	dir := os.Getenv(flowDirVariable)
 	if dir == "" {
 		return
@@ -147,8 +148,10 @@ func forEachFlow(b *testing.B, run func(*testing.B, matching.Options, []matching
 
 // syntheticFlow makes 200,000 messages with sequential ids: half of them new
 // orders near a wandering middle, two fifths cancels and one tenth replaces of
-// orders that rest then. A book of about 5,000 orders is built first and kept.
-func syntheticFlow(tb testing.TB) []matching.Command {
+// orders that rest then. A book of about 5,000 orders is built first and kept. The
+// orders lie spread ticks from the middle on average: with 40 they crowd on some 300
+// levels, with 40,000 most have one for themselves.
+func syntheticFlow(tb testing.TB, spread int64) []matching.Command {
 	const messages, depth = 200_000, 5_000
 	engine, err := matching.NewEngine(matching.Options{})
 	if err == nil {
@@ -161,10 +164,10 @@ func syntheticFlow(tb testing.TB) []matching.Command {
 	var resting []uint64 // may hold ids that were filled since
 	var commands []matching.Command
 	var events []matching.Event
-	middle := int64(10_000)
+	middle := 250 * spread
 	for nextID := uint64(1); len(commands) < messages; {
-		middle += rng.Int64N(3) - 1
-		offset := int64(rng.ExpFloat64() * 40)
+		middle += rng.Int64N(spread*3/40) - spread/40
+		offset := int64(rng.ExpFloat64() * float64(spread))
 		cmd := matching.Command{
 			Kind: matching.Submit, Side: matching.Buy, Type: matching.Limit, TimeInForce: matching.GoodTillCancel,
 			Sequence: uint64(len(commands)), OrderID: nextID, Price: middle - offset, Quantity: 1 + rng.Uint64N(100),
@@ -202,7 +205,7 @@ func syntheticFlow(tb testing.TB) []matching.Command {
 
 // The claim of the package comment: once events has room, nothing allocates.
 func TestApplyDoesNotAllocate(t *testing.T) {
-	commands := syntheticFlow(t)
+	commands := syntheticFlow(t, 40)
 	engine, err := matching.NewEngine(matching.Options{})
 	if err == nil {
 		err = engine.AddInstrument(0)

@@ -72,6 +72,61 @@ func TestLevelStoreIsASortedMap(t *testing.T) {
 	})
 }
 
+// The candidates of the comparison do the same, also where a ladder's window moves.
+func TestPriceStructuresAreSortedMaps(t *testing.T) {
+	anyNear := rapid.Custom(func(t *rapid.T) uint64 {
+		offset := rapid.Int64Range(0, 40).Draw(t, "near")
+		offset += rapid.SampledFrom([]int64{0, 0, 0, 3_000, 1 << 12, 1 << 20, -3_000, -1 << 20}).Draw(t, "far")
+		return 1<<63 + uint64(offset)
+	})
+	for _, candidate := range PriceStructures {
+		t.Run(candidate.Name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				const size = 24
+				s, model := candidate.New(size), map[uint64]uint32{}
+				keys := rapid.OneOf(anyNear, anyNear, anyKey())
+				for range rapid.IntRange(1, 200).Draw(t, "steps") {
+					key := keys.Draw(t, "key")
+					index, present := model[key]
+					switch {
+					case present && rapid.Bool().Draw(t, "remove"):
+						s.Remove(key)
+						delete(model, key)
+					case present || len(model) < size:
+						got := s.Place(key)
+						if present && got != index || s.KeyOf(got) != key {
+							t.Fatalf("Place(%#x) gave level %d with key %#x, had %d", key, got, s.KeyOf(got), index)
+						}
+						model[key] = got
+					}
+					sorted := slices.Sorted(maps.Keys(model))
+					first := s.First()
+					walked := []uint64{}
+					for level := first; level != none; level = s.After(s.KeyOf(level)) {
+						walked = append(walked, s.KeyOf(level))
+						if model[s.KeyOf(level)] != level || len(walked) > len(sorted) {
+							t.Fatalf("the walk %#x reaches level %d, the keys are %#x", walked, level, sorted)
+						}
+					}
+					if !slices.Equal(walked, sorted) {
+						t.Fatalf("the walk is %#x, the keys are %#x", walked, sorted)
+					}
+					probe := keys.Draw(t, "probe")
+					want := none
+					if i, found := slices.BinarySearch(sorted, probe); found && i+1 < len(sorted) {
+						want = model[sorted[i+1]]
+					} else if !found && i < len(sorted) {
+						want = model[sorted[i]]
+					}
+					if got := s.After(probe); got != want {
+						t.Fatalf("After(%#x) is level %d, want %d; keys %#x", probe, got, want, sorted)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestKeysSortBestFirst(t *testing.T) {
 	prices := []int64{MinPrice, -65, -64, -1, 0, 1, 63, 64, MaxPrice}
 	for i, a := range prices {
