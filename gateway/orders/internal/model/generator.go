@@ -41,11 +41,12 @@ type market struct {
 	most      uint64 // lots
 }
 
-var markets = []market{{"ACME", 100, 20}, {"BOLT", 50, 20}, {"SPRD", -3, 20}, {"HUGE", 1 << 61, 3}}
+// The last one is defined when limits may have named it for long.
+var markets = []market{{"ACME", 100, 20}, {"BOLT", 50, 20}, {"SPRD", -3, 20}, {"HUGE", 1 << 61, 3}, {"LATE", 100, 20}}
 
 // Setup defines instruments, firms and accounts.
 func (g *Generator) Setup() (commands []orders.Command) {
-	for _, market := range markets {
+	for _, market := range markets[:len(markets)-1] {
 		commands = append(commands, orders.Command{Kind: orders.DefineInstrument, Instrument: g.instrument(market)})
 	}
 	for i := range firms {
@@ -78,7 +79,7 @@ func (g *Generator) Next() orders.Command {
 			of1000 int
 			draw   func() orders.Command
 		}{
-			{571, g.submit}, {165, g.replace}, {45, g.cancel}, {60, g.again}, {10, g.massCancel},
+			{566, g.submit}, {165, g.replace}, {45, g.cancel}, {60, g.again}, {15, g.massCancel},
 			{25, g.setLimits}, {15, g.setKillSwitch}, {15, g.defineInstrument}, {12, g.defineAccount},
 			{30, g.logon}, {12, g.logout}, {12, g.expireSession}, {18, g.cancelAllAfter}, {10, g.fireTimer},
 		} {
@@ -124,12 +125,14 @@ func (g *Generator) market() market {
 	switch {
 	case draw < 50:
 		return markets[0]
-	case draw < 70:
+	case draw < 68:
 		return markets[1]
-	case draw < 85:
+	case draw < 82:
 		return markets[2]
-	default:
+	case draw < 96:
 		return markets[3]
+	default:
+		return markets[4]
 	}
 }
 
@@ -267,7 +270,7 @@ func (g *Generator) again() orders.Command {
 		reach = 2000
 	}
 	c := g.past[len(g.past)-1-g.random.IntN(min(len(g.past), reach))]
-	if g.chance(25) {
+	if g.chance(30) {
 		switch g.random.IntN(4) {
 		case 0:
 			c.Account = g.account()
@@ -294,7 +297,7 @@ func (g *Generator) again() orders.Command {
 func (g *Generator) massCancel() orders.Command {
 	c := orders.Command{Kind: orders.MassCancel, Account: g.account(), RequestID: g.requestID(), Side: matching.Side(g.random.IntN(3))}
 	if g.chance(80) {
-		c.Symbol = symbol(g.oneOf("ACME", "BOLT", "SPRD", "HUGE", "NONE"))
+		c.Symbol = symbol(g.oneOf("ACME", "BOLT", "SPRD", "HUGE", "LATE", "NONE"))
 	}
 	return c
 }
@@ -316,13 +319,13 @@ func (g *Generator) setLimits() orders.Command {
 	if g.chance(70) {
 		limits.MaxQuantity = pick[uint64](g, 0, 0, 18, 19, 500)
 		limits.MaxNotional = pick[int64](g, 0, 0, 0, 1800, 1<<62)
-		limits.PriceCollarBps = pick[uint32](g, 0, 0, 0, 0, 500, 1000, 2000)
+		limits.PriceCollarBps = pick[uint32](g, 0, 0, 0, 0, 0, 500, 1000, 2000, 30_000)
 		limits.MaxOpenOrders = pick[uint32](g, 0, 0, 4, 8, 12, 25)
 		limits.MaxOpenNotional = pick[int64](g, 0, 0, 0, 8000, 1<<62, math.MaxInt64)
 		limits.MaxPosition = pick[uint64](g, 0, 0, 100, 150, 300)
 	}
-	for _, name := range []string{"ACME", "BOLT", "HUGE", "NONE", "SPRD"} {
-		if g.chance(1) {
+	for _, name := range []string{"ACME", "BOLT", "HUGE", "LATE", "SPRD"} {
+		if g.chance(1) || name == "LATE" && g.chance(30) {
 			limits.Restricted = append(limits.Restricted, symbol(name))
 		}
 	}
@@ -362,6 +365,12 @@ func (g *Generator) defineInstrument() orders.Command {
 	}
 	if g.chance(10) {
 		d.ReferencePrice = 0
+	}
+	if len(g.model.instruments) < len(markets) {
+		d = g.instrument(markets[g.random.IntN(len(markets)-1)])
+		if g.chance(5) {
+			d = g.instrument(markets[len(markets)-1])
+		}
 	}
 	for i := range g.model.instruments {
 		if g.model.instruments[i].State != pb.InstrumentState_INSTRUMENT_STATE_OPEN && g.chance(80) {
