@@ -43,21 +43,36 @@ func BenchmarkLoopback(b *testing.B) {
 		b.Run(fmt.Sprintf("echo/%d", size), func(b *testing.B) { bareEcho(b, size) })
 		for _, flow := range []string{"credit", "none"} {
 			b.Run(fmt.Sprintf("%s/%d", flow, size), func(b *testing.B) {
-				client := dial(b, listen(b, &gateway{handle: acknowledgeOnly}, transports.ListenConfig{}), transports.DialConfig{Flow: flow})
-				call := sized(size)
-				samples := make([]time.Duration, 0, 1<<20)
-				b.ReportAllocs()
-				for b.Loop() {
-					begin := time.Now()
-					if err := client.Do(context.Background(), call); err != nil {
-						b.Fatal(err)
-					}
-					samples = append(samples, time.Since(begin))
-				}
-				report(b, samples)
+				calls(b, dial(b, listen(b, &gateway{handle: acknowledgeOnly}, transports.ListenConfig{}), transports.DialConfig{Flow: flow}), size)
 			})
 		}
+		b.Run(fmt.Sprintf("session/%d", size), func(b *testing.B) { // a goroutine reads for the caller
+			g := exampleGateway()
+			logon := g.handle
+			g.handle = func(x *transports.Exchange) error {
+				if x.Operation == transports.SubmitOrder {
+					return acknowledgeOnly(x)
+				}
+				return logon(x)
+			}
+			calls(b, trade(b, listen(b, g, transports.ListenConfig{}), &pb.Logon{SessionId: "s"}, func(*pb.ExecutionReport) {}), size)
+		})
 	}
+}
+
+// calls measures one call after the other.
+func calls(b *testing.B, client transports.Client, size int) {
+	call := sized(size)
+	samples := make([]time.Duration, 0, 1<<20)
+	b.ReportAllocs()
+	for b.Loop() {
+		begin := time.Now()
+		if err := client.Do(context.Background(), call); err != nil {
+			b.Fatal(err)
+		}
+		samples = append(samples, time.Since(begin))
+	}
+	report(b, samples)
 }
 
 // acknowledgeOnly is the cheapest answer that is a real one.

@@ -33,7 +33,7 @@ func TestSlowStreamIsCutBesideOthers(t *testing.T) {
 	deaf := greet(t, server, wire.FeatureCredit)
 	deaf.stream(&pb.StreamExecutionsRequest{})
 	narrow(t, server)
-	const traders, events, calls = 3, 10_000, 100
+	const traders, events, calls = 3, 3000, 100
 	var group sync.WaitGroup
 	for i := range traders {
 		h := hear()

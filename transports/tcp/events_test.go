@@ -115,8 +115,15 @@ func (p *peer) event(request, epoch uint32, sequence uint64) (payload []byte) {
 
 // TestSession is a session from its logon to its logout, with calls beside one another and an event for each.
 func TestSession(t *testing.T) {
-	for _, flow := range []string{"credit", "none"} {
-		t.Run(flow, func(t *testing.T) {
+	serverTLS, clientTLS := certificates(t)
+	for name, test := range map[string]struct {
+		listen transports.ListenConfig
+		dial   transports.DialConfig
+	}{
+		"credit": {}, "none": {dial: transports.DialConfig{Flow: "none"}},
+		"TLS": {listen: transports.ListenConfig{TLS: serverTLS}, dial: transports.DialConfig{TLS: clientTLS}},
+	} {
+		t.Run(name, func(t *testing.T) {
 			feed := &fake.Feed{}
 			feed.Publish(3)
 			g := &fake.Gateway{Feed: feed}
@@ -127,9 +134,9 @@ func TestSession(t *testing.T) {
 				}
 				return nil
 			}
-			server := listen(t, g, transports.ListenConfig{})
+			test.dial.Address = listen(t, g, test.listen).Addr().String()
 			h := hear()
-			trader, err := tcp.Transport().Trade(t.Context(), transports.DialConfig{Address: server.Addr().String(), Flow: flow}, &pb.Logon{SessionId: "s", LastSequence: 1}, h.receive)
+			trader, err := tcp.Transport().Trade(t.Context(), test.dial, &pb.Logon{SessionId: "s", LastSequence: 1}, h.receive)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -53,7 +53,7 @@ func path(t testing.TB) *conn {
 	c.session, c.credit, c.maxPayload = nullSession{}, true, 1<<32-1
 	c.used, c.borrow = firstCounter, readSize
 	c.box = outbox.New(outbox.Config{
-		Pool: &s.pool, Conn: near, Raw: raw, Limit: 2 * s.largestAnswer, WriteTimeout: s.limits.WriteTimeout, Granted: c.used + floor,
+		Pool: &s.pool, Conn: near, Raw: raw, Limit: 2 * s.largestAnswer, EventRoom: eventRoom, WriteTimeout: s.limits.WriteTimeout, Granted: c.used + floor,
 	})
 	return c
 }
@@ -117,6 +117,60 @@ func TestServerPathDoesNotAllocate(t *testing.T) {
 			t.Errorf("%d bytes, %d µs to go: %v allocations a request, want 0", test.size, test.deadline, n)
 		}
 	}
+}
+
+// batches is a source of as many full batches of small events as are asked for, and then of a fault.
+type batches struct {
+	events []transports.Event
+	left   int
+	over   *transports.Fault
+}
+
+func newBatches() *batches {
+	b := &batches{over: transports.Refuse(pb.Reason_REASON_DRAINING, "no more")}
+	for n := range uint64(transports.MaxEvents) {
+		b.events = append(b.events, transports.Event{Epoch: 1, Sequence: n + 1, Report: make([]byte, 120)})
+	}
+	return b
+}
+
+func (b *batches) Place() (uint32, uint64) { return 1, 1 }
+func (b *batches) Close()                  {}
+
+func (b *batches) Next(context.Context) ([]transports.Event, error) {
+	if b.left--; b.left < 0 {
+		return nil, b.over
+	}
+	return b.events, nil
+}
+
+func TestEventPathDoesNotAllocate(t *testing.T) {
+	c, source := path(t), newBatches()
+	s := &stream{conn: c, events: source, ctx: context.Background()}
+	run := func() {
+		source.left = 4
+		if fault := s.pump(); fault != source.over {
+			t.Fatal(fault)
+		}
+	}
+	run()
+	if n := testing.AllocsPerRun(100, run); n != 0 {
+		t.Errorf("%v allocations for %d events, want 0", n, 4*transports.MaxEvents)
+	}
+}
+
+// BenchmarkEventPath is everything the server does for an event of 120 bytes but the system call on a socket (the write goes to /dev/null).
+func BenchmarkEventPath(b *testing.B) {
+	c, source := path(b), newBatches()
+	s := &stream{conn: c, events: source, ctx: context.Background()}
+	b.ReportAllocs()
+	for b.Loop() {
+		source.left = 1
+		if fault := s.pump(); fault != source.over {
+			b.Fatal(fault)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*transports.MaxEvents), "ns/event")
 }
 
 // BenchmarkServerPath is everything the server does for a request but the two system calls on a socket (the write goes to /dev/null).
