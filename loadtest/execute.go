@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"tailgate/loadtest/export"
 	"tailgate/loadtest/host"
 	"tailgate/loadtest/machine"
 	"tailgate/loadtest/report"
@@ -156,6 +158,9 @@ func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress fu
 	if out.Counts.Lost() > 0 {
 		rc.ServerLog = warnings()
 	}
+	if err := export.Histograms(p.options.Out, *rc, out.Result); err != nil {
+		rc.Reasons = append(rc.Reasons, "its histograms could not be written: "+err.Error())
+	}
 	return nil
 }
 
@@ -184,7 +189,7 @@ func (p *plan) newRun(args []string) report.Run {
 		Schema: report.Schema, Started: time.Now(), Command: redact(args), Environment: machine.ReadEnvironment(),
 		Method: report.Method{
 			Loop: "closed", Seed: o.Seed, WarmupSeconds: o.Warmup.Seconds(), TimeoutSeconds: o.Timeout.Seconds(), Target: o.Target,
-			Accounts: max(len(o.Key), 1), Pinned: p.cores.Pinned, ServerCores: p.cores.Server, ClientCores: p.cores.Clients, PinningNote: p.cores.Note,
+			Accounts: max(len(o.Key), 1), Pinned: p.cores.Pinned, ServerCores: append([]int{}, p.cores.Server...), ClientCores: append([]int{}, p.cores.Clients...), PinningNote: p.cores.Note,
 			Congestion: o.Congestion, CancelShare: o.CancelShare, ReplaceShare: o.ReplShare, Repeat: o.Repeat, MinBeyond: stats.MinBeyond,
 		},
 		Cells: []report.Cell{}, Capacity: []struct{}{},
@@ -230,16 +235,26 @@ func compact(cells []*report.Cell) []report.Cell {
 func (p *plan) write(ctx context.Context, r *report.Run) error {
 	r.Finished, r.Interrupted = time.Now(), ctx.Err() != nil
 	r.Finish()
-	_, err := r.Write(p.options.Out)
-	return err
+	if _, err := r.Write(p.options.Out); err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(p.options.Out, export.SchemaFile), export.Schema, 0o600),
+		os.WriteFile(filepath.Join(p.options.Out, export.MetricsFile), export.Metrics(*r), 0o600),
+	)
 }
 
 // print shows the run, and where its file is, unless it could not be kept.
 func (p *plan) print(stdout io.Writer, r report.Run, kept bool) error {
-	if p.options.Format == "json" {
+	switch p.options.Format {
+	case "json":
 		encoder := json.NewEncoder(stdout)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(r)
+	case "markdown":
+		return export.Markdown(stdout, r)
+	case "csv":
+		return export.CSV(stdout, r)
 	}
 	if err := report.Table(stdout, r); err != nil || !kept {
 		return err

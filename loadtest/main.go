@@ -44,6 +44,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if o == nil {
 		return status
 	}
+	if o.command == "compare" && o.Format != "table" && o.Format != "json" {
+		return usage(stderr, fmt.Errorf("--format %s: compare prints table or json", o.Format))
+	}
 	if o.command == "compare" {
 		return o.compare(stdout, stderr)
 	}

@@ -63,8 +63,8 @@ type options struct {
 	Sync        string   `group:"Where" default:"os" placeholder:"MODE" enum:"off,os,always" help:"When the hosted gateway acknowledges: off, os (outlives the process), always (outlives a power cut). (${default})"`
 	ServerCores int      `group:"Where" default:"1" placeholder:"N" help:"Cores of the hosted gateway; the clients have the others. (${default})"`
 
-	Out    string `group:"Output" default:"out" placeholder:"DIR" help:"Folder for ${file}. (${default})"`
-	Format string `group:"Output" default:"table" placeholder:"FORMAT" enum:"table,json" help:"What is printed: table, json. (${default})"`
+	Out    string `group:"Output" default:"out" placeholder:"DIR" help:"Folder for ${file} with its schema, one .hgrm and .hlog a cell (HdrHistogram), metrics.prom (OpenMetrics). (${default})"`
+	Format string `group:"Output" default:"table" placeholder:"FORMAT" enum:"table,json,markdown,csv" help:"What is printed: table, json, markdown, csv. (${default})"`
 
 	Explain bool `group:"In a later release" help:"Profile both sides and say what drives the tail."`
 

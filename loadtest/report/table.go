@@ -167,8 +167,19 @@ func (t *table) row(c Cell) {
 		t.line(layout, cut(c.Name(), 20), "-", "-", "-", "-", "-", "-", cmp.Or(c.BoundBy, "-"), c.Validity)
 		return
 	}
-	t.line(layout, cut(c.Name(), 20), c.Response.text("p50"), c.Response.text("p99"), c.Response.text("p99.9"), c.amplificationText(),
-		thousands(int64(c.Throughput+0.5)), c.sloText(), cmp.Or(c.BoundBy, "-"), c.Validity)
+	row := c.Row()
+	t.line(layout, cut(c.Name(), 20), row.P50, row.P99, row.P999, row.Amplification, row.Throughput, row.SLO, cmp.Or(c.BoundBy, "-"), c.Validity)
+}
+
+// Row is the figures of a cell for a person.
+type Row struct{ P50, P99, P999, Amplification, Throughput, SLO string }
+
+// Row returns them.
+func (c *Cell) Row() Row {
+	return Row{
+		P50: c.Response.text("p50"), P99: c.Response.text("p99"), P999: c.Response.text("p99.9"), Amplification: c.amplificationText(),
+		Throughput: thousands(int64(c.Throughput + 0.5)), SLO: c.sloText(),
+	}
 }
 
 func (c *Cell) amplificationText() string {

@@ -65,6 +65,9 @@ func NewDistribution(buckets []Bucket, exact Exact, lost int64) (Distribution, e
 	return d, nil
 }
 
+// Buckets returns the latencies, sorted upwards, as values and counts. They are the distribution's own: they must not be changed.
+func (d Distribution) Buckets() []Bucket { return d.buckets }
+
 // Answered is the number of requests with a latency.
 func (d Distribution) Answered() int64 { return d.answered }
 
