@@ -182,8 +182,9 @@ func TestEntries(t *testing.T) {
 			t.Fatalf("from LSN %d: %v", from, err)
 		}
 	}
-	if got, err := read(0, 2); errors.Join(err, equal(got, entries[first-1:first+1])) != nil {
-		t.Fatal(err, len(got))
+	got, err := read(0, 2)
+	if err := errors.Join(err, equal(got, entries[first-1:first+1])); err != nil {
+		t.Fatal(err)
 	}
 	if got, err := read(first-1, 1000); !errors.Is(err, journal.ErrPruned) || len(got) != 0 || !strings.Contains(err.Error(), fmt.Sprint(first)) {
 		t.Fatal(err)

@@ -23,15 +23,56 @@
 // In every mode the size of a segment is synced before it gets its name, its content
 // when the log has moved on to the next one, and Close syncs everything.
 //
-// Locks, in the order they may be taken: flushMu, then bufMu. Append takes only
-// bufMu, which is never held across a system call.
+// Locks, in the order they may be taken: snapMu, flushMu, bufMu; noteMu after snapMu and
+// flushMu. Append takes only bufMu, which is never held across a system call.
+//
+// # Snapshots
+//
+// A log that only grows makes every start longer than the last. Snapshot keeps what the
+// entries up to some LSN lead to; Open begins with the newest one that is whole and
+// replays what is above it. What a snapshot means is the caller's, as with payloads.
+// It is made beside the running log, by reading entries back (ReadFrom), so that nobody
+// who appends waits for it: gateway/adr/0003-snapshots.md has the reasons.
+//
+// The two newest snapshots are kept, and segments wholly below the older one are removed,
+// unless Options.KeepSegments. So whatever happens to one snapshot, the other and the log
+// above it give the same.
+//
+// A snapshot that cannot be written (a full disk, an error of its own file) is an error of
+// Snapshot only: the log has everything. An error that leaves open what of the log is on
+// the disk (the sync before the snapshot, the folder's, the state's) is final, as ever.
+//
+// # A second implementation
+//
+// What the sequencer needs of a log is small on purpose (its interface is in
+// gateway/sequencer), so that a replicated log can stand in for this one. It must promise:
+//
+//   - Append and AppendBatch give LSNs 1, 2, 3, ... without a gap, in the order of the
+//     calls, do not block, and copy. An error means that nothing of it is, or ever will be,
+//     in the log. What they took may still be lost as long as no Commit has released it:
+//     after a change of leaders the log ends earlier, and the one who applied more than
+//     that starts again from a snapshot.
+//   - Release(mark, nil) means that everything appended before that Commit is in the log
+//     for good, for every later reader, whoever writes by then. In doubt it is an error.
+//     The Releases of one Waiter come in the order of its Commits.
+//   - Committed never goes back, and is not above what every later reader will see. It may
+//     be ahead of the Releases, never behind.
+//   - Term rises whenever another writer may have written, and then Append of the old one
+//     gives ErrTerm: no two writers append in one term. Entries keep the term they were
+//     appended in, and terms never fall along the log.
+//   - Err is final: once it is set, nothing is taken or released without an error.
+//   - Snapshot takes a state that is the fold of exactly the entries up to its LSN, which
+//     must be committed. Any member may begin with any member's snapshot: so the content
+//     must depend on the entries only.
 //
 // # Format
 //
 // The log is a folder of segments named by their first LSN in 20 decimal digits
-// ("00000000000000000001.seg"), a LOCK file, a STATE file, and prepared segments that
-// carry no record yet ("prepared-N.tmp"). What has one of these names and is no
-// regular file is refused. All integers are little endian; CRC32C is the Castagnoli
+// ("00000000000000000001.seg"), snapshots named by the LSN up to which they go
+// ("00000000000000000042.snap"), a LOCK file, a STATE file, prepared segments that
+// carry no record yet ("prepared-N.tmp"), and a snapshot that is being written
+// ("snapshot.tmp"). What has one of these names and is no regular file is refused. The
+// file of a snapshot is described in internal/snapfile. All integers are little endian; CRC32C is the Castagnoli
 // polynomial (RFC 3720, appendix B.4).
 //
 // A segment begins with 64 bytes:
@@ -68,7 +109,7 @@
 // STATE says what must be there at least, because a log cannot show that its own end
 // is missing. It has 8192 bytes: two notes, at 0 and 4096, zeros between. A note has
 // its place by its number modulo 2, so that writing the next one leaves the last one
-// alone; the valid note with the highest number counts. A note is 64 bytes:
+// alone; the valid note with the highest number counts. A note is 80 bytes:
 //
 //	 0   8  magic "TGJSTA\r\n"
 //	 8   1  format version (1)
@@ -78,11 +119,13 @@
 //	40   8  first LSN of the newest segment in use, 0 for none
 //	48   4  bytes that its file has at least
 //	52   8  durable mark
-//	60   4  CRC32C of bytes 0 to 59
+//	60   8  LSN the log begins with: 1, or the first LSN of the oldest segment not pruned
+//	68   8  term below which no writer may open the log
+//	76   4  CRC32C of bytes 0 to 75
 //
 // A note is written, and synced, when all it says is on the disk: before the first
 // segment, by Open and Cut before they cut anything, soon after a segment got its name
-// (in the background), and by Close. The file itself is created whole, under another
+// (in the background), by Snapshot before it removes anything, by Fence, and by Close. The file itself is created whole, under another
 // name (STATE.tmp).
 //
 // # What a crash may leave, and what is believed
@@ -91,7 +134,8 @@
 // raised only after fdatasync has returned, so a record that says "mark 41" proves
 // that LSN 41 and everything below was on the disk before. Let E be the LSN that
 // should begin where reading stopped, and D the highest mark in STATE and in any valid
-// header of this journal, those behind the damage included.
+// header of this journal, those behind the damage included, and the LSN of its newest
+// snapshot, which is written only when the log has reached the disk up to it.
 //
 //   - E <= D: the record was on the disk and is not there now. This is damage, not
 //     a crash. Open stops in every mode.
@@ -115,6 +159,14 @@
 //     yet, than its header does: Open stops. No crash shortens a file, because its
 //     size is on the disk before its name, and STATE before a cut.
 //   - A segment that STATE knows is not there: Open stops.
+//   - The first segment is another than STATE says: Open stops. STATE says where the log
+//     begins before anything is pruned; segments below that are leftovers of a prune that
+//     did not come to its end, and are not read, whatever they look like.
+//   - A snapshot whose header or any block is not right, or that is of another journal or
+//     LSN: it does not count, the report says so, and the older one or the whole log
+//     stands in for it. If neither is there, Open stops.
+//   - Segments below the snapshot that Open begins with are not read: damage in them is
+//     for Verify to find. The segment that holds the snapshot's LSN is.
 //   - STATE is missing, or without a valid note, in a folder with a segment: Open
 //     stops, because nobody knows whether the end is still there.
 //
@@ -130,6 +182,8 @@
 //   - A segment that vanishes, or becomes all zeros, after its process has died in the
 //     moment between its name and the note, is missed unless D says so: after a power
 //     cut under SyncOS or SyncOff the log may look so.
+//   - A snapshot that vanishes is not missed as long as the other one, or the whole log,
+//     is there: nothing is lost with it.
 //   - An empty folder is a new one. A whole folder put in the place of another one, or
 //     an older copy of this one, STATE included, is a log of its own.
 //   - Both notes are trusted alike: where the last one rots, the one before serves,

@@ -6,4 +6,4 @@ package journal_test
 // many. Under the race detector, which makes the copies of whole file systems ten
 // times as slow and finds nothing in them, a part is enough: every one is played
 // without it.
-var every = 5
+var every = 15

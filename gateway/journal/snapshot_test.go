@@ -209,11 +209,11 @@ func TestVanished(t *testing.T) {
 
 // TestRestoreMissing: a log whose beginning was pruned is not taken for a whole one.
 func TestRestoreMissing(t *testing.T) {
-	_, opts, entries := keptLog(t, journal.SyncOS, false)
-	if _, _, err := journal.Open(opts, nil); err == nil || !strings.Contains(err.Error(), "set Options.Restore") {
+	_, pruned, _ := keptLog(t, journal.SyncOS, false)
+	if _, _, err := journal.Open(pruned, nil); err == nil || !strings.Contains(err.Error(), "set Options.Restore") {
 		t.Fatal(err)
 	}
-	_, opts, entries = keptLog(t, journal.SyncOS, true)
+	_, opts, entries := keptLog(t, journal.SyncOS, true)
 	n := 0
 	j, report, err := journal.Open(opts, func(journal.Entry) error { n++; return nil })
 	if err != nil || n != len(entries) || report.Restored != 0 || j.Close() != nil {

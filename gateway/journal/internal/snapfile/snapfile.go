@@ -46,7 +46,7 @@ const (
 	crcBytes = 4
 )
 
-// ErrContent: the bytes are not those of a whole snapshot. Any other error of reading is
+// ErrContent says that the bytes are not those of a whole snapshot. Any other error of reading is
 // one of the file.
 var ErrContent = errors.New("not a whole snapshot")
 
