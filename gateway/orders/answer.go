@@ -99,7 +99,7 @@ func (a *Answer) Text(c *Command) string {
 
 // orderText is Text for the order rules.
 func (a *Answer) orderText(c *Command) string {
-	switch a.Reason { //nolint:exhaustive // Text has the others
+	switch a.Reason {
 	case pb.Reason_REASON_DUPLICATE_ID:
 		id := c.ClientOrderID
 		if c.Kind != Submit {

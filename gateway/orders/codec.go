@@ -63,8 +63,9 @@ func (c *Command) Append(b []byte) []byte {
 		return binary.AppendVarint(append(b, byte(c.Kind)), c.ReceivedNs)
 	case MassCancel, CancelAllAfter, FireTimer, Logon, Logout, ExpireSession:
 		return c.appendOfAccount(b)
+	default:
+		return append(b, byte(c.Kind)) // which Decode refuses
 	}
-	return append(b, byte(c.Kind))
 }
 
 func (c *Command) appendSubmit(b []byte) []byte {

@@ -1,6 +1,7 @@
 package orders
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -72,12 +73,12 @@ func (b *blockWriter) write(block []byte) {
 	b.put(block)
 }
 
-func (b *blockWriter) put(bytes []byte) {
+func (b *blockWriter) put(part []byte) {
 	if b.err != nil {
 		return
 	}
-	b.sum.Write(bytes) //nolint:errcheck // a hash's Write returns none
-	_, b.err = b.w.Write(bytes)
+	b.sum.Write(part)
+	_, b.err = b.w.Write(part)
 }
 
 func (b *blockWriter) end() error {
@@ -113,14 +114,14 @@ func (b *blockReader) read() ([]byte, error) {
 	return b.block, nil
 }
 
-func (b *blockReader) get(bytes []byte) error {
-	if _, err := io.ReadFull(b.r, bytes); err != nil {
+func (b *blockReader) get(part []byte) error {
+	if _, err := io.ReadFull(b.r, part); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("%w: it breaks off", ErrSnapshot)
 		}
 		return fmt.Errorf("read the snapshot: %w", err)
 	}
-	b.sum.Write(bytes) //nolint:errcheck // a hash's Write returns none
+	b.sum.Write(part)
 	return nil
 }
 
@@ -136,7 +137,7 @@ func (b *blockReader) end() error {
 	if err := b.get(got); err != nil {
 		return err
 	}
-	if string(got) != string(want) {
+	if !bytes.Equal(got, want) {
 		return fmt.Errorf("%w: its checksum does not fit, so it is damaged", ErrSnapshot)
 	}
 	return nil
