@@ -166,7 +166,7 @@ func (c *client) event(h wire.Header, payload []byte) *transports.Fault {
 		return c.violation("an event cannot be read: %v", err)
 	}
 	epoch, sequence := report.GetEpoch(), report.GetSequence()
-	if h.Correlation != e.request || h.Aux != uint32(sequence) || h.X != uint16(epoch) {
+	if low := (wire.Header{Aux: uint32(sequence), X: uint16(epoch)}); h.Correlation != e.request || h.Aux != low.Aux || h.X != low.X {
 		return c.violation("the header of event %d of epoch %d, for request %d, says %d of %d, for request %d", sequence, epoch, e.request, h.Aux, h.X, h.Correlation)
 	}
 	if follows := epoch == e.epoch && sequence == e.next || epoch > e.epoch && sequence == 1; !follows {

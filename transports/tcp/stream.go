@@ -27,13 +27,11 @@ type stream struct {
 
 // step answers a request that opens or ends a session. It returns false when the connection has to end.
 func (c *conn) step(h wire.Header) bool {
-	var fault *transports.Fault
-	open := true
+	take := c.openStream
 	if c.exchange.Operation == transports.Logout {
-		fault, open = c.logout(h)
-	} else {
-		fault, open = c.openStream(h)
+		take = c.logout
 	}
+	fault, open := take(h)
 	if fault != nil {
 		return c.reject(fault, h.Correlation)
 	}
@@ -42,10 +40,10 @@ func (c *conn) step(h wire.Header) bool {
 
 // logout answers a Logout, the last request of its connection.
 func (c *conn) logout(h wire.Header) (fault *transports.Fault, open bool) {
-	if fault = c.handle(h); fault != nil {
+	if fault := c.handle(h); fault != nil {
 		return fault, true
 	}
-	if fault, _ = c.answer(h); fault != nil {
+	if fault, _ := c.answer(h); fault != nil {
 		return final(fault), true
 	}
 	return nil, false
@@ -61,7 +59,7 @@ func (c *conn) openStream(h wire.Header) (fault *transports.Fault, open bool) {
 	request, _ := x.Request.(*pb.StreamExecutionsRequest)
 	ack, _ := x.Response.(*pb.LogonAck)
 	if x.Operation == transports.Logon {
-		if fault = c.handle(h); fault != nil {
+		if fault := c.handle(h); fault != nil {
 			return fault, true
 		}
 		request = &pb.StreamExecutionsRequest{Epoch: ack.GetEpoch(), FromSequence: ack.GetNextSequence()}
