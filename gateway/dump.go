@@ -160,6 +160,7 @@ func (line *dumpLine) describe(c *orders.Command) {
 		}
 	case orders.Logon:
 		line.DisconnectMode, line.Grace = pb.DisconnectMode(c.DisconnectMode).String(), time.Duration(c.GraceNs).String()
+	default: // what all commands have says it
 	}
 }
 

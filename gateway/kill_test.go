@@ -177,10 +177,13 @@ func checkAgain(t *testing.T, p *process, done []asked, n int) (acked, entered i
 	t.Helper()
 	var clients []transports.Client
 	for _, name := range all.Names() {
-		client := dialProcess(t, p, name)
-		defer client.Close()
-		clients = append(clients, client)
+		clients = append(clients, dialProcess(t, p, name))
 	}
+	defer func() {
+		for _, client := range clients {
+			_ = client.Close()
+		}
+	}()
 	for i, a := range done[:min(n, len(done))] {
 		again, err := do(clients[i%len(clients)], a.operation, a.request)
 		if err != nil {
@@ -197,15 +200,15 @@ func checkAgain(t *testing.T, p *process, done []asked, n int) (acked, entered i
 		if !duplicate {
 			t.Fatalf("%s %v was acked\n%v\nand is not known after the restart:\n%v", a.operation, a.request, a.response, again)
 		}
-		if first, now := comparable(a.response), comparable(again); !proto.Equal(first, now) {
+		if first, now := withoutStamp(a.response), withoutStamp(again); !proto.Equal(first, now) {
 			t.Fatalf("%s %v\nfirst answer %v\nnow          %v", a.operation, a.request, first, now)
 		}
 	}
 	return acked, entered
 }
 
-// comparable is an answer without what a repetition says otherwise.
-func comparable(m proto.Message) proto.Message {
+// withoutStamp is an answer without what a repetition says otherwise.
+func withoutStamp(m proto.Message) proto.Message {
 	m = proto.Clone(m)
 	fields := m.ProtoReflect().Descriptor().Fields()
 	m.ProtoReflect().Clear(fields.ByName("duplicate"))
