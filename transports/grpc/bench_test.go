@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 	"testing"
 
 	ggrpc "google.golang.org/grpc"
@@ -67,4 +68,38 @@ func BenchmarkRoundTrip(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkTrade is the stream of one session over loopback, client and server of this package in one process: one order at a time, and
+// many in flight.
+func BenchmarkTrade(b *testing.B) {
+	for _, callers := range []int{1, 64} {
+		b.Run(fmt.Sprintf("%d callers", callers), func(b *testing.B) {
+			server := listen(b, &fake.Gateway{Feed: &fake.Feed{}, Forgetful: true}, transports.ListenConfig{})
+			trader, err := grpc.Transport().Trade(b.Context(), transports.DialConfig{Address: server.Addr().String()}, &pb.Logon{SessionId: "s"}, func(*pb.ExecutionReport) {})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			var group sync.WaitGroup
+			work := make(chan struct{}, callers)
+			for range callers {
+				group.Go(func() {
+					c := fake.Call(transports.SubmitOrder, fake.Order("abcdefghijkl", make([]byte, 20)))
+					for range work {
+						if err := trader.Do(b.Context(), c); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			for b.Loop() {
+				work <- struct{}{}
+			}
+			close(work)
+			group.Wait()
+			trader.Close()
+			<-trader.Done()
+		})
+	}
 }

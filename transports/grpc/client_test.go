@@ -221,7 +221,7 @@ func TestDeadlineEndsTheGatewaysContext(t *testing.T) {
 		case <-time.After(patience):
 		}
 		ended <- ctx.Err()
-		return ctx.Err()
+		return transports.InDoubt(pb.Reason_REASON_DEADLINE_EXCEEDED, ctx.Err(), "as a gateway says it")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

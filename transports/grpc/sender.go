@@ -26,10 +26,11 @@ type sender struct {
 
 	// One timer for all messages, which is set again at most once in a timeout and not for each.
 	since atomic.Int64 // when the message under way began to be sent, by transports.Now; 0 = none is
+	ahead atomic.Int64 // bytes of the message before it, which it may have to wait for
 	armed atomic.Bool
 	timer *time.Timer
 	once  sync.Once
-	cut   chan struct{} // closed when a message found no room for timeout
+	cut   chan struct{} // closed when the peer takes less than writeQuota in timeout
 }
 
 func newSender(stream grpc.ServerStream, timeout time.Duration) *sender {
@@ -58,14 +59,20 @@ func (s *sender) begin(ctx context.Context) bool {
 // end gives the turn back.
 func (s *sender) end() { <-s.turn }
 
+// writeQuota is how much of a stream grpc takes before it blocks (its default). The message that passes it is taken whole, and the next one waits
+// until the peer has taken all but the quota; so that wait is given timeout for each quota of it.
+const writeQuota = 64 << 10
+
 // send hands a message to HTTP/2, and waits for room there. The caller has the turn. A failure ends the stream.
 func (s *sender) send(b mem.Buffer) error {
 	s.since.Store(transports.Now())
 	if !s.armed.Load() && !s.armed.Swap(true) {
 		s.timer.Reset(s.timeout)
 	}
+	size := int64(b.Len()) // before it is grpc's
 	err := s.stream.SendMsg(&outgoing{data: b})
 	s.since.Store(0)
+	s.ahead.Store(size)
 	return err
 }
 
@@ -81,7 +88,8 @@ func (s *sender) look() {
 		s.timer.Reset(s.timeout)
 		return
 	}
-	if left := s.timeout - time.Duration(transports.Now()-since); left > 0 {
+	allowed := s.timeout * time.Duration(1+s.ahead.Load()/writeQuota)
+	if left := allowed - time.Duration(transports.Now()-since); left > 0 {
 		s.timer.Reset(left)
 		return
 	}

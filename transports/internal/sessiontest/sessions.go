@@ -433,13 +433,16 @@ func largeOrders(t *testing.T, transport transports.Transport) {
 	r := start(t, transport, transports.Limits{})
 	box := newInbox()
 	trader := r.trade(&pb.Logon{SessionId: "s"}, box.receive)
-	tag := bytes.Repeat([]byte{1}, 200<<10)
+	tag := bytes.Repeat([]byte{1}, 100<<10)
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
-			for range 20 {
+			for range 8 {
 				c := fake.Call(transports.SubmitOrder, fake.Order("o", tag))
-				if err := trader.Do(t.Context(), c); err != nil || len(c.Response.(*pb.SubmitOrderResponse).GetClientTag()) != len(tag) {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				err := trader.Do(ctx, c)
+				cancel()
+				if err != nil || len(c.Response.(*pb.SubmitOrderResponse).GetClientTag()) != len(tag) {
 					t.Errorf("%v", err)
 				}
 				r.feed.Publish(50)
@@ -447,5 +450,5 @@ func largeOrders(t *testing.T, transport transports.Transport) {
 		})
 	}
 	group.Wait()
-	box.wait(t, 4*20*50, 1, 1)
+	box.wait(t, 4*8*50, 1, 1)
 }

@@ -94,7 +94,7 @@ func refusedExecutions(t *testing.T, transport transports.Transport) {
 
 // slowReader: one that takes nothing is cut, within its time, while others get every event and every answer.
 func slowReader(t *testing.T, transport transports.Transport) {
-	r := start(t, transport, transports.Limits{WriteTimeout: 300 * time.Millisecond})
+	r := start(t, transport, transports.Limits{WriteTimeout: time.Second})
 	slow := newInbox()
 	slow.gate = make(chan struct{})
 	end := r.follow(t.Context(), &pb.StreamExecutionsRequest{}, slow.receive)
