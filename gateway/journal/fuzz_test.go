@@ -62,10 +62,13 @@ func FuzzSegmentHeader(f *testing.F) {
 func FuzzState(f *testing.F) {
 	var b [stateNoteBytes]byte
 	for _, st := range []state{
-		{number: 1},
-		{id: identity{1, 15: 2}, number: 8, newest: 100, size: MaxSegmentBytes, durable: math.MaxUint64},
+		{number: 1, first: 1},
+		{id: identity{1, 15: 2}, number: 8, newest: 100, size: MaxSegmentBytes, durable: math.MaxUint64, first: 100, term: math.MaxUint64},
 	} {
 		st.put(b[:])
+		if got, ok := decodeState(b[:]); !ok || got != st {
+			f.Fatalf("%+v became %+v", st, got)
+		}
 		f.Add(b[:])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

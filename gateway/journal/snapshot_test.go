@@ -366,6 +366,9 @@ func TestSnapshotRefused(t *testing.T) {
 		if err := j.Snapshot(3, never); !errors.Is(err, journal.ErrClosed) {
 			t.Error(err)
 		}
+		if err := j.ReadSnapshot(func(_ uint64, r io.Reader) error { _, err := io.ReadAll(r); return err }); !errors.Is(err, journal.ErrClosed) {
+			t.Error(err)
+		}
 	})
 }
 
