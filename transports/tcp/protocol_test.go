@@ -272,7 +272,8 @@ func TestCorrelationIDsStartAnywhere(t *testing.T) {
 func TestCreditIsHeldTo(t *testing.T) {
 	h := newHeld()
 	g := &gateway{commit: h.commit}
-	p := greet(t, listen(t, g, transports.ListenConfig{}), wire.FeatureCredit)
+	log := &logged{}
+	p := greet(t, listen(t, g, transports.ListenConfig{Logger: log.logger()}), wire.FeatureCredit)
 	start, n := p.used, 0
 	for {
 		b := p.order(fmt.Sprint("order-", n), 10)
@@ -287,6 +288,7 @@ func TestCreditIsHeldTo(t *testing.T) {
 	}
 	// The error waits behind the answers, which wait for the journal.
 	g.waitHandled(t, n)
+	waitLog(t, log, "is granted") // judged, before a release could pay for it
 	released := make(chan struct{})
 	go func() { // marks still to come are released as they come
 		defer close(released)
