@@ -41,7 +41,7 @@ func sweep(book []*order, taker *order, price int64, arrivals *int, happened fun
 			continue
 		}
 		ofMaker, ofTaker := maker.now.Leaves, taker.now.Leaves
-		switch taker.now.SelfTradePrevention {
+		switch taker.now.SelfTradePrevention { //nolint:exhaustive // both by the whole is what stands above
 		case matching.CancelTaker:
 			ofMaker = 0
 		case matching.CancelMaker:

@@ -20,7 +20,7 @@ type Decision struct {
 
 // Decide judges a command. It changes nothing.
 func (m *Model) Decide(c *orders.Command) Decision {
-	switch c.Kind {
+	switch c.Kind { //nolint:exhaustive // nothing stands against the others
 	case orders.Submit:
 		return m.decideSubmit(c)
 	case orders.Replace, orders.Cancel, orders.MassCancel:
@@ -308,7 +308,7 @@ func (m *Model) judge(e *entry) orders.Verdict {
 
 // judgePrice asks the collars. Beside the verdict, for a market order with its bound, it gives the price to reckon the notional with.
 func (m *Model) judgePrice(e *entry) (v orders.Verdict, price int64) {
-	low, high := int64(matching.MinPrice), int64(matching.MaxPrice)
+	low, high := matching.MinPrice, matching.MaxPrice
 	for _, scope := range m.scopes(e.account) {
 		from, to := collar(m.reference(e.instrument), m.limits[scope].PriceCollarBps)
 		if !e.market && e.price < from {
