@@ -28,23 +28,9 @@ const connectionsBeside = 16
 
 // execute measures every cell, keeps the results after each, and prints them.
 func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if err := p.pin(ctx); err != nil {
-		fmt.Fprintln(stderr, "loadtest:", err)
-		return exitFailure
-	}
-	var unreachable error
-	if p.options.Target != "" {
-		unreachable = p.reach(ctx)
-		if _, ok := errors.AsType[*workload.SizeError](unreachable); ok {
-			return usage(stderr, unreachable)
-		}
-		if unreachable != nil && ctx.Err() == nil {
-			fmt.Fprintln(stderr, "loadtest:", unreachable)
-		}
-	}
-	if err := report.Probe(p.options.Out); err != nil {
-		fmt.Fprintf(stderr, "loadtest: --out: %v; nothing was measured, name a folder that can be written\n", err)
-		return exitFailure
+	unreachable, status, ok := p.prepare(ctx, stderr)
+	if !ok {
+		return status
 	}
 	result := p.newRun(args)
 	live := newProgress(stderr)
@@ -65,8 +51,12 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 		rc := p.reportCell(c, i+1)
 		err := unreachable
 		if err == nil {
-			err = p.measure(ctx, c, &rc, live.cell(p, i, c))
+			var out runner.Outcome
+			out, err = p.measure(ctx, c, &rc, live.cell(p, i, c))
 			live.clear()
+			if err == nil {
+				p.histograms(&rc, out)
+			}
 		}
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -103,6 +93,29 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 	return status
 }
 
+// prepare does what comes before the first cell: cores, the target, the output folder. Where it is not ok, the status is the process's. A target
+// that cannot be reached is no end: every cell says so.
+func (p *plan) prepare(ctx context.Context, stderr io.Writer) (unreachable error, status int, ok bool) {
+	if err := p.pin(ctx); err != nil {
+		fmt.Fprintln(stderr, "loadtest:", err)
+		return nil, exitFailure, false
+	}
+	if p.options.Target != "" {
+		unreachable = p.reach(ctx)
+		if _, ok := errors.AsType[*workload.SizeError](unreachable); ok {
+			return nil, usage(stderr, unreachable), false
+		}
+		if unreachable != nil && ctx.Err() == nil {
+			fmt.Fprintln(stderr, "loadtest:", unreachable)
+		}
+	}
+	if err := report.Probe(p.options.Out); err != nil {
+		fmt.Fprintf(stderr, "loadtest: --out: %v; nothing was measured, name a folder that can be written\n", err)
+		return nil, exitFailure, false
+	}
+	return unreachable, exitOK, true
+}
+
 // pin gives this process its cores and decides on the server's.
 func (p *plan) pin(ctx context.Context) error {
 	cores, err := machine.Cores()
@@ -128,7 +141,7 @@ func (p *plan) pin(ctx context.Context) error {
 }
 
 // measure runs one cell: against a gateway of its own, or the target. It fills in the report's cell.
-func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress func(runner.Progress)) (err error) {
+func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress func(runner.Progress)) (out runner.Outcome, err error) {
 	cell := p.runnerCell(c)
 	cell.Progress = progress
 	warnings := func() string { return "" }
@@ -137,7 +150,7 @@ func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress fu
 	} else {
 		child, err := p.host(ctx, c)
 		if err != nil {
-			return err
+			return out, err
 		}
 		defer func() {
 			if stopErr := child.Stop(); stopErr != nil && err == nil {
@@ -150,18 +163,21 @@ func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress fu
 		warnings = child.Warnings
 	}
 	rc.Gomaxprocs.Client = runtime.GOMAXPROCS(0)
-	out, err := runner.Run(ctx, cell)
-	if err != nil {
-		return err
+	if out, err = runner.Run(ctx, cell); err != nil {
+		return out, err
 	}
 	rc.Fill(out, runner.Judge(cell, out), p.slos)
 	if out.Counts.Lost() > 0 {
 		rc.ServerLog = warnings()
 	}
+	return out, nil
+}
+
+// histograms writes the cell's own files. Where that fails its figures stand all the same.
+func (p *plan) histograms(rc *report.Cell, out runner.Outcome) {
 	if err := export.Histograms(p.options.Out, *rc, out.Result); err != nil {
 		rc.Reasons = append(rc.Reasons, "its histograms could not be written: "+err.Error())
 	}
-	return nil
 }
 
 // host starts a gateway, or a bare echo, for one cell.
@@ -192,7 +208,7 @@ func (p *plan) newRun(args []string) report.Run {
 			Accounts: max(len(o.Key), 1), Pinned: p.cores.Pinned, ServerCores: append([]int{}, p.cores.Server...), ClientCores: append([]int{}, p.cores.Clients...), PinningNote: p.cores.Note,
 			Congestion: o.Congestion, CancelShare: o.CancelShare, ReplaceShare: o.ReplShare, Repeat: o.Repeat, MinBeyond: stats.MinBeyond,
 		},
-		Cells: []report.Cell{}, Capacity: []struct{}{},
+		Cells: []report.Cell{}, Capacity: []report.Capacity{},
 	}
 	if o.Target == "" {
 		r.Method.Accounts, r.Method.Journal = o.Accounts, o.Sync
@@ -259,6 +275,11 @@ func (p *plan) print(stdout io.Writer, r report.Run, kept bool) error {
 	if err := report.Table(stdout, r); err != nil || !kept {
 		return err
 	}
+	return p.where(stdout)
+}
+
+// where says where the results are.
+func (p *plan) where(stdout io.Writer) error {
 	_, err := fmt.Fprintf(stdout, "Results: %s%c%s\n", strings.TrimRight(p.options.Out, string(os.PathSeparator)), os.PathSeparator, report.FileName)
 	return err
 }

@@ -57,6 +57,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if o.command == "capacity" {
+		return p.searchCapacity(ctx, args, stdout, stderr)
+	}
 	return p.execute(ctx, args, stdout, stderr)
 }
 

@@ -17,6 +17,9 @@ import (
 
 // checkOpen holds the flags of an open loop to their bounds, those of its steps excepted.
 func (o *options) checkOpen() error {
+	if o.command == "capacity" {
+		return nil
+	}
 	if !o.given["rate"] {
 		for _, name := range []string{"arrivals", "step", "max-wait", "generators"} {
 			if o.given[name] {
@@ -40,10 +43,13 @@ func (o *options) checkOpen() error {
 
 // pace is the schedule that was asked for; nil in a closed loop.
 func (o *options) pace() (*pacer.Config, error) {
-	if !o.given["rate"] {
+	if !o.given["rate"] && o.command != "capacity" {
 		return nil, nil //nolint:nilnil // a closed loop has none
 	}
 	pace := pacer.Config{Rate: o.Rate, Seed: o.Seed}
+	if o.command == "capacity" {
+		pace.Rate = o.Capacity.MinRate // each trial has its own
+	}
 	if o.Arrivals == pacer.Constant.String() {
 		pace.Arrivals = pacer.Constant
 	}
@@ -65,7 +71,7 @@ func (o *options) pace() (*pacer.Config, error) {
 
 // checkPace holds the schedule against the measured time.
 func (p *plan) checkPace() error {
-	if p.pace == nil {
+	if p.pace == nil || p.options.command == "capacity" {
 		return nil
 	}
 	schedule, err := pacer.New(*p.pace)

@@ -68,15 +68,15 @@ type options struct {
 
 	Explain bool `group:"In a later release" help:"Profile both sides and say what drives the tail."`
 
-	Run       struct{}       `cmd:"" default:"1" help:"Measure one transport, or all; the word may be left out."`
-	Matrix    matrixOptions  `cmd:"" help:"Measure transports x sizes x clients; by default all transports x 64, 256, 1KB, 4KB, 64KB x 1, 10, 50, 100, 500 clients, 10s each."`
-	Version   struct{}       `cmd:"" help:"Print the version."`
-	Compare   compareOptions `cmd:"" help:"Compare the runs of two files: what differs, by how much, and what is noise (~)."`
-	Capacity  later          `cmd:"" help:"Later release: the highest rate that keeps an SLO."`
-	Calibrate later          `cmd:"" help:"Later release: what client library and machine cost by themselves."`
-	Report    later          `cmd:"" help:"Later release: run.json as one HTML file."`
-	Cost      later          `cmd:"" help:"Later release: US dollars for a million orders."`
-	Advise    later          `cmd:"" help:"Later release: a ranked choice for a described workload."`
+	Run       struct{}        `cmd:"" default:"1" help:"Measure one transport, or all; the word may be left out."`
+	Matrix    matrixOptions   `cmd:"" help:"Measure transports x sizes x clients; by default all transports x 64, 256, 1KB, 4KB, 64KB x 1, 10, 50, 100, 500 clients, 10s each."`
+	Version   struct{}        `cmd:"" help:"Print the version."`
+	Compare   compareOptions  `cmd:"" help:"Compare the runs of two files: what differs, by how much, and what is noise (~)."`
+	Capacity  capacityOptions `cmd:"" help:"The highest rate at which each SLO is kept (RFC 9971), for one transport or all; several SLOs share their trials."`
+	Calibrate later           `cmd:"" help:"Later release: what client library and machine cost by themselves."`
+	Report    later           `cmd:"" help:"Later release: run.json as one HTML file."`
+	Cost      later           `cmd:"" help:"Later release: US dollars for a million orders."`
+	Advise    later           `cmd:"" help:"Later release: a ranked choice for a described workload."`
 
 	command string
 	given   map[string]bool // flags on the command line by name: a zero that was written is no default
@@ -242,7 +242,7 @@ func (o *options) notYet() error {
 			return fmt.Errorf("not yet: %s comes with a later release", f.name)
 		}
 	}
-	if slices.Contains([]string{"capacity", "calibrate", "report", "cost", "advise"}, o.command) {
+	if slices.Contains([]string{"calibrate", "report", "cost", "advise"}, o.command) {
 		return fmt.Errorf("not yet: %s comes with a later release", o.command)
 	}
 	return nil
@@ -301,6 +301,9 @@ func (o *options) check() error {
 		}
 	}
 	if err := o.checkOpen(); err != nil {
+		return err
+	}
+	if err := o.checkCapacity(); err != nil {
 		return err
 	}
 	for _, n := range o.Clients {

@@ -144,6 +144,9 @@ func (p *plan) layOut() error {
 		sizes, clients = orDefault(o.Matrix.Sizes, matrixSizes), orDefault(clients, matrixCounts)
 	case o.Transport != "":
 		sizes, clients = orDefault(sizes, []byteSize{64}), orDefault(clients, []int{50})
+	case o.command == "capacity":
+		texts = all.Names()
+		sizes, clients = orDefault(sizes, []byteSize{64}), orDefault(clients, []int{50})
 	default:
 		texts = all.Names()
 		sizes, clients = orDefault(sizes, defaultSizes), orDefault(clients, defaultClients)
@@ -168,7 +171,7 @@ func (p *plan) layOut() error {
 			}
 		}
 	}
-	if o.Transport == "" && o.Target == "" && o.CancelShare+o.ReplShare == 0 && len(p.mix) == 0 {
+	if o.Transport == "" && o.Target == "" && o.command != "capacity" && o.CancelShare+o.ReplShare == 0 && len(p.mix) == 0 {
 		// The floor is run where it is lowest, beside the smallest cell, since a multiple of it needs the same size and clients.
 		smallest := slices.MinFunc(p.cells, func(a, b cell) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.clients, b.clients)) })
 		p.cells = append(p.cells, cell{spec: all.Spec{Transport: floor.Transport()}, size: smallest.size, clients: smallest.clients, floor: true})

@@ -49,6 +49,13 @@ func (l progress) cell(p *plan, n int, c cell) func(runner.Progress) {
 	}
 }
 
+// trial tells of one that has ended.
+func (l progress) trial(c cell, rc report.Cell) {
+	if l.terminal != nil {
+		l.show(fmt.Sprintf("%s at %.0f/s: p99 %s", c.spec, *rc.OfferedRate, rc.Row().P99))
+	}
+}
+
 func (p *plan) sizeText(c cell) string {
 	if len(p.mix) > 0 {
 		return p.options.SizeMix

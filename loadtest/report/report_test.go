@@ -108,7 +108,7 @@ func sample(t *testing.T, slos ...string) report.Run {
 		Command:     []string{"matrix"},
 		Environment: machine.Environment{CPU: "Example CPU @ 3.0 GHz", OnlineCores: 4, Kernel: "6.1.0", GoVersion: "go1.26", CongestionControl: "cubic"},
 		Method:      report.Method{Loop: "closed", Seed: 1, Journal: "os", Pinned: true, ServerCores: []int{3}, ClientCores: []int{0, 1, 2}, SLO: slos, MinBeyond: stats.MinBeyond},
-		Capacity:    []struct{}{},
+		Capacity:    []report.Capacity{},
 	}
 	for _, m := range []made{
 		{transport: "tcp", spec: "tcp", size: 64, clients: 1, n: 12_000, median: 15 * time.Microsecond, spread: 0.2, clientUse: 0.95, srvUse: 0.5},

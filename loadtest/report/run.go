@@ -33,7 +33,7 @@ type Run struct {
 	Environment machine.Environment `json:"environment"`
 	Method      Method              `json:"method"`
 	Cells       []Cell              `json:"cells"`
-	Capacity    []struct{}          `json:"capacity"` // of the capacity search; empty here
+	Capacity    []Capacity          `json:"capacity"` // of the capacity search, whose trials are the cells; empty otherwise
 }
 
 // Method is how the cells were measured, where it is the same for all.

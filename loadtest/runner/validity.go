@@ -294,6 +294,18 @@ func (j *judge) steady(cell Cell, out Outcome) {
 	}
 }
 
+// CouldNotOffer says whether the tester did not offer what an open loop asked of it, by the threshold of INVALID.
+func CouldNotOffer(out Outcome) bool {
+	return out.Scheduled > 0 && float64(out.Behind) >= invalidBehind*float64(out.Scheduled)
+}
+
+// Lagged says whether the response times tell of the tester rather than of the server, by the threshold of INVALID. They are an upper bound all the same: the
+// lag is part of them.
+func Lagged(out Outcome) bool {
+	lag, response := out.Lag.At(stats.P99), out.Response.At(stats.P99)
+	return lag.State == stats.Known && response.State == stats.Known && lag.Duration > lagFloor && float64(lag.Duration) >= invalidLag*float64(response.Duration)
+}
+
 // saturated is the share of its cores from which a side counts as bound by them: what is left is about what the kernel's own work and the
 // granularity of the counters take.
 const saturated = 0.9
