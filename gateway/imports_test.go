@@ -148,7 +148,7 @@ var rooms = []rule{
 	{
 		room:  "gateway/server/...",
 		may:   []string{contract, transport, "transports/all", "transports/memory", "matching", "configs", "gateway/*"},
-		tests: []string{"transports/*"},
+		tests: []string{"transports/*", "gateway/journal/journaltest"},
 		why:   "a transport is chosen here, but from transports/all, and the gateway does not know its load tester",
 	},
 	{

@@ -52,6 +52,8 @@ type Session interface {
 	// Response fields may alias the request's memory (the echoed tag, ids), so the answer must be encoded before the
 	// request's buffer is reused. It fills everything but sent_ns, see [StampSent].
 	//
+	// The context ends with the request's deadline where the transport has one, and is good until Handle returns.
+	//
 	// A business refusal is an answer. What it returns as an error is always a *Fault, and then x.Response means nothing.
 	// An answer that was left must be followed by Commit before it may leave; after a *Fault nothing needs to be committed.
 	Handle(ctx context.Context, x *Exchange) error
