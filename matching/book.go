@@ -76,11 +76,11 @@ func (e *Engine) match(b *book, cmd *Command, in *incoming, events []Event) []Ev
 			maker.leaves -= traded
 			maker.shown -= traded
 			lv.shown -= traded
-			events = append(events, Event{
-				Kind: Trade, Side: in.side, Instrument: cmd.Instrument, Sequence: cmd.Sequence,
-				OrderID: cmd.OrderID, MakerID: maker.id, Price: price,
-				Quantity: traded, Leaves: leaves, MakerLeaves: maker.leaves,
-			})
+			var ev *Event
+			events, ev = extend(events)
+			ev.Kind, ev.Side, ev.Instrument, ev.Sequence = Trade, in.side, cmd.Instrument, cmd.Sequence
+			ev.OrderID, ev.MakerID, ev.Price = cmd.OrderID, maker.id, price
+			ev.Quantity, ev.Leaves, ev.MakerLeaves = traded, leaves, maker.leaves
 			if maker.leaves == 0 {
 				e.dequeue(lv, maker)
 				e.forget(index)

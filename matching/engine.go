@@ -69,10 +69,9 @@ func (e *Engine) Apply(cmd *Command, events []Event) []Event {
 }
 
 func (e *Engine) submit(b *book, cmd *Command, events []Event) []Event {
-	events = append(events, Event{
-		Kind: Accepted, Side: cmd.Side, Instrument: cmd.Instrument, Sequence: cmd.Sequence,
-		OrderID: cmd.OrderID, Price: cmd.Price, Quantity: cmd.Quantity, Leaves: cmd.Quantity,
-	})
+	events, ev := extend(events)
+	ev.Kind, ev.Side, ev.Instrument, ev.Sequence = Accepted, cmd.Side, cmd.Instrument, cmd.Sequence
+	ev.OrderID, ev.Price, ev.Quantity, ev.Leaves = cmd.OrderID, cmd.Price, cmd.Quantity, cmd.Quantity
 	in := incoming{
 		leaves: cmd.Quantity, group: groupOf(cmd.Group, cmd.SelfTradePrevention),
 		side: cmd.Side, prevention: cmd.SelfTradePrevention,
@@ -84,19 +83,18 @@ func (e *Engine) submit(b *book, cmd *Command, events []Event) []Event {
 		}
 	}
 	if neverRests(cmd) {
-		return append(events, Event{
-			Kind: Canceled, Reason: ReasonImmediateOrCancel, Side: cmd.Side,
-			Instrument: cmd.Instrument, Sequence: cmd.Sequence,
-			OrderID: cmd.OrderID, Price: cmd.Price, Quantity: in.leaves,
-		})
+		events, ev = extend(events)
+		ev.Kind, ev.Reason, ev.Side = Canceled, ReasonImmediateOrCancel, cmd.Side
+		ev.Instrument, ev.Sequence = cmd.Instrument, cmd.Sequence
+		ev.OrderID, ev.Price, ev.Quantity = cmd.OrderID, cmd.Price, in.leaves
+		return events
 	}
 	index := e.orders.take()
-	o := e.orders.at(index)
-	*o = order{
-		id: cmd.OrderID, quantity: cmd.Quantity - in.canceled, leaves: in.leaves, display: cmd.DisplayQuantity,
-		instrument: cmd.Instrument, group: cmd.Group, side: cmd.Side, timeInForce: cmd.TimeInForce,
-		prevention: cmd.SelfTradePrevention, postOnly: cmd.PostOnly,
-	}
+	o := e.orders.at(index) // every field is written, in place as in extend
+	o.id, o.quantity, o.leaves = cmd.OrderID, cmd.Quantity-in.canceled, in.leaves
+	o.display, o.instrument, o.group = cmd.DisplayQuantity, cmd.Instrument, cmd.Group
+	o.side, o.timeInForce = cmd.Side, cmd.TimeInForce
+	o.prevention, o.postOnly = cmd.SelfTradePrevention, cmd.PostOnly
 	o.shown = o.part()
 	e.ids.insert(index)
 	e.rest(b, index, cmd.Price)
@@ -105,10 +103,9 @@ func (e *Engine) submit(b *book, cmd *Command, events []Event) []Event {
 
 func (e *Engine) cancel(b *book, index uint32, cmd *Command, events []Event) []Event {
 	o := e.orders.at(index)
-	events = append(events, Event{
-		Kind: Canceled, Side: o.side, Instrument: cmd.Instrument, Sequence: cmd.Sequence,
-		OrderID: o.id, Price: e.price(o), Quantity: o.leaves,
-	})
+	events, ev := extend(events)
+	ev.Kind, ev.Side, ev.Instrument, ev.Sequence = Canceled, o.side, cmd.Instrument, cmd.Sequence
+	ev.OrderID, ev.Price, ev.Quantity = o.id, e.price(o), o.leaves
 	e.unrest(b, o)
 	e.forget(index)
 	return events
@@ -119,11 +116,10 @@ func (e *Engine) replace(b *book, index uint32, cmd *Command, events []Event) []
 	filled, total := o.quantity-o.leaves, e.newTotal(o, cmd)
 	leaves := total - filled
 	keepsPlace := !e.options.ModifyIsCancelNew && cmd.Price == e.price(o) && leaves <= o.leaves
-	events = append(events, Event{
-		Kind: Replaced, Side: o.side, LostPriority: !keepsPlace,
-		Instrument: cmd.Instrument, Sequence: cmd.Sequence,
-		OrderID: o.id, Price: cmd.Price, Quantity: total, Leaves: leaves,
-	})
+	events, ev := extend(events)
+	ev.Kind, ev.Side, ev.LostPriority = Replaced, o.side, !keepsPlace
+	ev.Instrument, ev.Sequence = cmd.Instrument, cmd.Sequence
+	ev.OrderID, ev.Price, ev.Quantity, ev.Leaves = o.id, cmd.Price, total, leaves
 	if keepsPlace {
 		e.shrink(e.store.levels.at(o.level), o, o.leaves-leaves)
 		return events
@@ -148,10 +144,18 @@ func (e *Engine) reject(cmd *Command, index uint32, reason Reason, events []Even
 	if index != none {
 		side, leaves = e.orders.at(index).side, e.orders.at(index).leaves
 	}
-	return append(events, Event{
-		Kind: Rejected, Reason: reason, Side: side, Instrument: cmd.Instrument, Sequence: cmd.Sequence,
-		OrderID: cmd.OrderID, Price: cmd.Price, Quantity: cmd.Quantity, Leaves: leaves,
-	})
+	events, ev := extend(events)
+	ev.Kind, ev.Reason, ev.Side, ev.Instrument, ev.Sequence = Rejected, reason, side, cmd.Instrument, cmd.Sequence
+	ev.OrderID, ev.Price, ev.Quantity, ev.Leaves = cmd.OrderID, cmd.Price, cmd.Quantity, leaves
+	return events
+}
+
+// extend appends an empty event, to be filled in place. A literal would be made on
+// the stack by narrow stores and copied by wide loads, which have to wait for these
+// stores; that was a sixth of a message's time.
+func extend(events []Event) ([]Event, *Event) {
+	events = append(events, Event{})
+	return events, &events[len(events)-1]
 }
 
 // book returns an instrument's book, or nil.
