@@ -66,11 +66,18 @@ func newTwins(options orders.Options, mutate func(*orders.State) subject) (*twin
 	if w.state, err = orders.New(options); err != nil {
 		return nil, err
 	}
-	if w.replica, err = orders.New(options); err != nil {
+	if w.replica, err = orders.New(roomier(options)); err != nil {
 		return nil, err
 	}
 	w.subject = mutate(w.state)
 	return w, nil
+}
+
+// roomier options are those of a replica: what was refused for lack of room stays refused in a replay that has more of it.
+func roomier(o orders.Options) orders.Options {
+	return orders.Options{
+		MaxIDs: 2 * o.MaxIDs, MaxOpenOrders: 2 * o.MaxOpenOrders, MaxLevels: 2 * o.MaxLevels, MaxEvents: 2 * o.MaxEvents, MaxSessions: 2 * o.MaxSessions,
+	}
 }
 
 func unchanged(s *orders.State) subject { return s }
@@ -106,7 +113,7 @@ func (w *twins) do(op *operation) error {
 		return fmt.Errorf("Decide says journal %t with reason %s, the model %t with %s", journal, c.Verdict.Reason, want.Journal, want.Verdict.Reason)
 	case !journal:
 		w.meet(&c, &want.Answer)
-		return differ("the answer", w.answer, want.Answer)
+		return errors.Join(differ("the answer", w.answer, want.Answer), w.holdText(&c))
 	case c.Verdict != want.Verdict:
 		return fmt.Errorf("the verdict is %+v, the model's %+v", c.Verdict, want.Verdict)
 	}
@@ -119,7 +126,7 @@ func (w *twins) do(op *operation) error {
 	expected := w.model.Apply(&c)
 	w.meet(&c, &expected)
 	w.count(&c)
-	if err := differ("the answer", w.answer, expected); err != nil {
+	if err := errors.Join(differ("the answer", w.answer, expected), w.holdText(&c), w.holdPlaces()); err != nil {
 		return err
 	}
 	return w.compareTouched(&c)
@@ -146,6 +153,22 @@ func replay(state *orders.State, record []byte) error {
 	}
 	if err := state.Apply(&c, nil); err != nil {
 		return fmt.Errorf("replayed: %w", err)
+	}
+	return nil
+}
+
+// holdText holds that a refusal says why, and that nothing else does.
+func (w *twins) holdText(c *orders.Command) error {
+	if text := w.answer.Text(c); (text == "") != (w.answer.Reason == pb.Reason_REASON_UNSPECIFIED) {
+		return fmt.Errorf("the text of %s is %q", w.answer.Reason, text)
+	}
+	return nil
+}
+
+// holdPlaces holds that each resting order has a place for the event of its end, so that cancels and the end of the day find room.
+func (w *twins) holdPlaces() error {
+	if u := w.state.Usage(); u.Events+u.OpenOrders > w.options.MaxEvents {
+		return fmt.Errorf("%d events and %d open orders, with places for %d events", u.Events, u.OpenOrders, w.options.MaxEvents)
 	}
 	return nil
 }
