@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
@@ -401,16 +402,19 @@ func executions(ctx context.Context, config transports.DialConfig, message *pb.S
 		return fmt.Errorf("grpc: executions of %s: %w", config.Address, err)
 	}
 	defer c.Close()
-	ctx, cancel := context.WithCancel(ctx)
+	outer := ctx
+	ctx, cancel := context.WithCancel(outer)
 	defer cancel()
-	err = c.follow(ctx, message, receive)
-	if ctx.Err() != nil {
-		return ctx.Err()
+	late := time.AfterFunc(config.Limits.WithDefaults().HandshakeTimeout, cancel)
+	err = c.follow(ctx, late, message, receive)
+	if outer.Err() != nil {
+		return outer.Err()
 	}
 	return fmt.Errorf("grpc: executions of %s: %w", config.Address, endOf(err))
 }
 
-func (c *client) follow(ctx context.Context, message *pb.StreamExecutionsRequest, receive func(*pb.ExecutionReport)) error {
+// follow returns why the stream ended, which is always an error. late is stopped when the server has answered.
+func (c *client) follow(ctx context.Context, late *time.Timer, message *pb.StreamExecutionsRequest, receive func(*pb.ExecutionReport)) error {
 	stream, err := c.stream(ctx, 1, pb.OrderEntryService_StreamExecutions_FullMethodName)
 	if err != nil {
 		return err
@@ -421,6 +425,10 @@ func (c *client) follow(ctx context.Context, message *pb.StreamExecutionsRequest
 	if err := stream.CloseSend(); err != nil {
 		return err
 	}
+	if _, err := stream.Header(); err != nil {
+		return err
+	}
+	late.Stop()
 	var at cursor.Cursor
 	for {
 		response := new(pb.StreamExecutionsResponse)

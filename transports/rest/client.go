@@ -161,8 +161,8 @@ func (c *client) Do(ctx context.Context, call *transports.Call) error {
 		return outcome.Closed()
 	}
 	r, ok := routes.byOperation[call.Operation]
-	if !ok {
-		return transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "operation %d is not part of the contract", uint16(call.Operation))
+	if !ok || r.stream {
+		return transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "operation %d (%v) is no call of this transport", uint16(call.Operation), call.Operation)
 	}
 	if err := ctx.Err(); err != nil {
 		return outcome.NotSent(ctx, err)

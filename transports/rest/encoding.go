@@ -167,7 +167,7 @@ func acceptQuality(ranges []string, contentType string) float64 {
 		switch mediaType {
 		case contentType:
 			matched = 3
-		case "application/*":
+		case contentType[:strings.IndexByte(contentType, '/')+1] + "*":
 			matched = 2
 		case "*/*":
 			matched = 1

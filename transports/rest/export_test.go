@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -36,9 +37,6 @@ func CheckURLRoundTrip(text string, number uint32, enum int32) error {
 		return nil // no message of the contract holds it
 	}
 	for _, r := range routes.routes {
-		if r.operation == 0 {
-			continue
-		}
 		request := r.operation.NewRequest()
 		m := request.ProtoReflect()
 		fill := append([]protoreflect.FieldDescriptor(nil), r.query...)
@@ -51,6 +49,8 @@ func CheckURLRoundTrip(text string, number uint32, enum int32) error {
 				m.Set(f, protoreflect.ValueOfString(text))
 			case protoreflect.Uint32Kind:
 				m.Set(f, protoreflect.ValueOfUint32(number))
+			case protoreflect.Uint64Kind:
+				m.Set(f, protoreflect.ValueOfUint64(uint64(number)<<32|uint64(number)))
 			case protoreflect.EnumKind:
 				m.Set(f, protoreflect.ValueOfEnum(protoreflect.EnumNumber(enum)))
 			}
@@ -77,4 +77,19 @@ func CheckURLRoundTrip(text string, number uint32, enum int32) error {
 		}
 	}
 	return nil
+}
+
+// AppendReport is the JSON of an event's data.
+var AppendReport = appendReport
+
+// ReadEvents reads a stream as the client does, as pairs of name and data.
+func ReadEvents(text string) (events [][2]string, err error) {
+	r := newEventReader(strings.NewReader(text))
+	for {
+		name, data, err := r.next()
+		if err != nil {
+			return events, err
+		}
+		events = append(events, [2]string{name, string(data)})
+	}
 }

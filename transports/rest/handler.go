@@ -30,6 +30,8 @@ type handler struct {
 	limits   transports.Limits
 	logger   *slog.Logger
 	draining atomic.Bool
+	drain    chan struct{}                       // closed with draining: the streams of events end
+	streams  atomic.Int64                        // of events, open now; at most MaxStreams
 	pools    map[transports.Operation]*sync.Pool // of *work; the map never changes
 }
 
@@ -45,7 +47,7 @@ func newHandler(gateway transports.Gateway, limits transports.Limits, logger *sl
 		logger = slog.New(slog.DiscardHandler)
 	}
 	h := &handler{
-		gateway: gateway, limits: limits, logger: logger.With("transport", Name),
+		gateway: gateway, limits: limits, logger: logger.With("transport", Name), drain: make(chan struct{}),
 		pools: make(map[transports.Operation]*sync.Pool),
 	}
 	for _, op := range transports.Operations() {
@@ -56,10 +58,19 @@ func newHandler(gateway transports.Gateway, limits transports.Limits, logger *sl
 	return h
 }
 
+// stop refuses new requests and ends the streams. It is called once.
+func (h *handler) stop() {
+	h.draining.Store(true)
+	close(h.drain)
+}
+
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if cause := recover(); cause != nil {
+			if cause == http.ErrAbortHandler { //nolint:errorlint // a value of recover, as net/http compares it
+				panic(cause)
+			}
 			h.logger.Error("a request panicked", "method", r.Method, "panic", cause, "stack", string(debug.Stack()))
 			// The answer is written in one piece, last of all; a panic comes before.
 			writeProblem(w, fmt.Errorf("panic: %v", cause))
@@ -91,9 +102,6 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return refuse(http.StatusNotFound, "no such path: %s; %s lists them all", r.URL.Path, openAPIPath)
 	}
-	if route.operation == 0 {
-		return transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "%s is not offered by this version on %s", route.rpc, Name)
-	}
 	if peer.Key, err = bearer.Key(r.Header["Authorization"]); err != nil {
 		return err
 	}
@@ -103,6 +111,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer session.Close()
+	if route.stream {
+		return h.streamEvents(w, r, route, session)
+	}
 	pool := h.pools[route.operation]
 	job := pool.Get().(*work)
 	if err := h.exchange(w, r, route, value, session, job); err != nil {

@@ -224,7 +224,6 @@ func TestRefusalsOfHTTP(t *testing.T) {
 		{"not UTF-8 in the path", "GET", "/v1/orders/%ff", "", nil, 400, "client_order_id", "UTF-8"},
 		{"negative page size", "GET", "/v1/orders?page_size=-1", "", nil, 400, "page_size", "whole number"},
 		{"too large a depth for its type", "GET", "/v1/books/X?depth=4294967296", "", nil, 400, "depth", "4294967295"},
-		{"not offered yet", "GET", "/v1/executions?from_sequence=1", "", nil, 501, "", "StreamExecutions"},
 		{"other scheme of authorization", "GET", "/v1/orders", "", []string{"Authorization: Basic YTpi"}, 401, "", "Bearer"},
 		{"empty key", "GET", "/v1/orders", "", []string{"Authorization: Bearer "}, 401, "", "Bearer"},
 	} {

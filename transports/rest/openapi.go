@@ -116,16 +116,18 @@ func (t *table) document() object {
 func (t *table) describe(r *route, schemas *schemas) object {
 	rpc := r.input.ParentFile().Services().ByName("OrderEntryService").Methods().ByName(r.rpc)
 	operation := described(object{"operationId": string(r.rpc)}, rpc)
-	if r.operation == 0 {
-		operation["responses"] = object{"501": problemReference(http.StatusNotImplemented)}
-		return operation
-	}
 	var parameters []any
 	if r.variable != nil {
 		parameters = append(parameters, parameter(r.variable, "path"))
 	}
 	for _, f := range r.query {
 		parameters = append(parameters, parameter(f, "query"))
+	}
+	if r.stream {
+		parameters = append(parameters, object{
+			"name": lastEventID, "in": "header", "schema": object{"type": "string", "pattern": "^[0-9]{1,10}-[0-9]{1,20}$"},
+			"description": "Id of the last event that was read, EPOCH-SEQUENCE; the stream goes on behind it, whatever the query says.",
+		})
 	}
 	if parameters != nil {
 		operation["parameters"] = parameters
@@ -134,6 +136,9 @@ func (t *table) describe(r *route, schemas *schemas) object {
 		operation["requestBody"] = object{"required": true, "content": content(r.input, schemas)}
 	}
 	responses := object{"200": object{"description": "The answer; business refusals are among them, by status and reason.", "content": content(r.output, schemas)}}
+	if r.stream {
+		responses["200"] = eventStreamResponse(r.output, schemas)
+	}
 	for _, status := range r.statuses() {
 		responses[strconv.Itoa(status)] = problemReference(status)
 	}
@@ -174,6 +179,22 @@ func content(m protoreflect.MessageDescriptor, schemas *schemas) object {
 		jsonType: object{"schema": schemas.message(m)},
 		// Bytes; their shape is the message's in the contract, which OpenAPI cannot say.
 		protobufType: object{"schema": object{"title": string(m.FullName())}},
+	}
+}
+
+// eventStreamResponse describes the stream: OpenAPI 3.1 has no word for what is inside of one, so the schemas of its events stand in a
+// member of our own, by the events' names.
+func eventStreamResponse(output protoreflect.MessageDescriptor, schemas *schemas) object {
+	return object{
+		"description": "Server-Sent Events: \"execution\" with the report in one line of JSON as its data and EPOCH-SEQUENCE as its id; last of all " +
+			"\"error\" with a problem document, where the gateway ends the stream. Comments keep the connection alive.",
+		"content": object{eventsType: object{
+			"schema": object{"type": "string"},
+			"x-event-data": object{
+				"execution": schemas.message(output.Fields().ByName("execution").Message()),
+				"error":     object{"$ref": "#/components/schemas/" + problemSchema},
+			},
+		}},
 	}
 }
 

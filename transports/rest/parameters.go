@@ -59,7 +59,7 @@ func (r *route) parameterNames() string {
 	return strings.Join(names, ", ")
 }
 
-// setField sets a string, uint32 or enum field, the kinds that paths and queries of the contract have.
+// setField sets a string, number or enum field, the kinds that paths and queries of the contract have.
 func setField(m protoreflect.Message, f protoreflect.FieldDescriptor, text string) error {
 	name := string(f.Name())
 	switch f.Kind() {
@@ -74,6 +74,12 @@ func setField(m protoreflect.Message, f protoreflect.FieldDescriptor, text strin
 			return transports.Malformed(name, "%q is not a whole number from 0 to %d", text, uint32(1<<32-1))
 		}
 		m.Set(f, protoreflect.ValueOfUint32(uint32(n)))
+	case protoreflect.Uint64Kind:
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return transports.Malformed(name, "%q is not a whole number from 0 to %d", text, uint64(1<<64-1))
+		}
+		m.Set(f, protoreflect.ValueOfUint64(n))
 	case protoreflect.EnumKind:
 		n, ok := enumNumber(f.Enum(), text)
 		if !ok {
@@ -89,7 +95,7 @@ func setField(m protoreflect.Message, f protoreflect.FieldDescriptor, text strin
 // fieldText is the inverse of setField.
 func fieldText(m protoreflect.Message, f protoreflect.FieldDescriptor) string {
 	switch v := m.Get(f); f.Kind() {
-	case protoreflect.Uint32Kind:
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
 		return strconv.FormatUint(v.Uint(), 10)
 	case protoreflect.EnumKind:
 		if value := f.Enum().Values().ByNumber(v.Enum()); value != nil {

@@ -92,26 +92,38 @@ func writeProblem(w http.ResponseWriter, err error) {
 		wait := max(time.Second, time.Duration(detail.GetRetryAfterMs())*time.Millisecond)
 		header.Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
 	}
-	if fault.Reason == pb.Reason_REASON_DRAINING || fault.Reason == pb.Reason_REASON_TOO_LARGE {
+	if fault.Final || fault.Reason == pb.Reason_REASON_DRAINING || fault.Reason == pb.Reason_REASON_TOO_LARGE {
 		// For a body that is too large, also because net/http would read up to 256 KiB of it before it lets the answer go,
 		// to keep the connection; closing, it lingers half a second so that the peer can read.
 		header.Set("Connection", "close")
 	}
-	body, err := json.Marshal(problem{
-		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail.GetMessage(),
-		Reason: detail.GetReason().String(), Outcome: detail.GetOutcome().String(),
-		RetryAfterMs: detail.GetRetryAfterMs(), Field: detail.GetField(),
-	})
-	if err != nil {
-		panic(err) // strings and numbers always encode
-	}
+	body := problemOf(fault, status).encode()
 	header.Set("Content-Type", problemType)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	w.Write(body) //nolint:errcheck // a peer that left needs no answer
 }
 
-// fault is the inverse of writeProblem, for clients.
+// problemOf is the fault as a document, with the status that HTTP gives it.
+func problemOf(fault *transports.Fault, status int) *problem {
+	detail := fault.Detail()
+	return &problem{
+		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail.GetMessage(),
+		Reason: detail.GetReason().String(), Outcome: detail.GetOutcome().String(),
+		RetryAfterMs: detail.GetRetryAfterMs(), Field: detail.GetField(),
+	}
+}
+
+// encode returns the document in one line.
+func (p *problem) encode() []byte {
+	body, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings and numbers always encode
+	}
+	return body
+}
+
+// fault is the inverse of problemOf, for clients.
 func (p *problem) fault() *transports.Fault {
 	return transports.FaultFromDetail(&pb.ErrorDetail{
 		Reason: pb.Reason(pb.Reason_value[p.Reason]), Outcome: pb.Outcome(pb.Outcome_value[p.Outcome]),

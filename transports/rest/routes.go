@@ -15,13 +15,14 @@ import (
 // route says where one operation of the contract is found. Fields of the request that are neither in the path nor in a body are
 // query parameters, under their proto names.
 type route struct {
-	operation transports.Operation // 0 = in the contract, not offered yet: answers UNIMPLEMENTED
+	operation transports.Operation
 	method    string
 	path      string // at most one {field}, as the last segment
 	body      bool   // the request travels as the body
-	rpc       protoreflect.Name
+	stream    bool   // the answer is a stream of events
 
 	// Derived by newTable.
+	rpc        protoreflect.Name
 	collection string                         // path without "/{field}"
 	variable   protoreflect.FieldDescriptor   // the {field}, or nil
 	query      []protoreflect.FieldDescriptor // the parameters taken
@@ -54,7 +55,7 @@ func operations() []*route {
 		{operation: transports.CancelAllAfter, method: http.MethodPost, path: "/v1/cancel-all-after", body: true},
 		{operation: transports.ListInstruments, method: http.MethodGet, path: "/v1/instruments"},
 		{operation: transports.GetBook, method: http.MethodGet, path: "/v1/books/{symbol}"},
-		{rpc: "StreamExecutions", method: http.MethodGet, path: "/v1/executions"},
+		{operation: transports.StreamExecutions, stream: true, method: http.MethodGet, path: "/v1/executions"},
 	}
 }
 
@@ -67,10 +68,8 @@ func newTable(contract protoreflect.FileDescriptor) *table {
 	}
 	methods := contract.Services().ByName("OrderEntryService").Methods()
 	for _, r := range list {
-		if r.operation != 0 {
-			r.rpc = protoreflect.Name(r.operation.String())
-			t.byOperation[r.operation] = r
-		}
+		r.rpc = protoreflect.Name(r.operation.String())
+		t.byOperation[r.operation] = r
 		rpc := methods.ByName(r.rpc)
 		r.input, r.output = rpc.Input(), rpc.Output()
 		r.collection = r.path

@@ -171,6 +171,8 @@ func parameterSchema(f protoreflect.FieldDescriptor) object {
 		return object{"type": "string", "enum": enumTexts(f.Enum())}
 	case protoreflect.Uint32Kind:
 		return uint32Schema(f)
+	case protoreflect.Uint64Kind:
+		return object{"type": "integer", "format": "uint64", "minimum": 0, "maximum": uint64(math.MaxUint64)}
 	default:
 		return stringSchema(f)
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"tailgate/transports"
@@ -18,7 +19,8 @@ import (
 // maxHeaderBytes bounds request line and headers; net/http adds a slack of 4 KiB and answers 431 beyond.
 const maxHeaderBytes = 16 << 10
 
-// server implements transports.Server. One connection has one request at a time; what a peer pipelines waits in the socket.
+// server implements transports.Server. One connection has one request at a time; what a peer pipelines waits in the socket. A stream of
+// events has its connection to itself.
 //
 // Memory is bounded by MaxConnections x (largest body + largest answer): buffers grow with the bytes that came, never with the
 // length that a header claims.
@@ -28,6 +30,7 @@ type server struct {
 	http     *http.Server
 	peers    peers
 	grace    time.Duration
+	stop     sync.Once
 	served   chan struct{} // closed when Serve has returned
 }
 
@@ -97,7 +100,7 @@ func (s *server) Shutdown(ctx context.Context) error {
 	// First the listener: a client that is told Connection: close and dials again must find nobody, not a place in the backlog that
 	// is reset when its request is on the way.
 	s.listener.Close() //nolint:errcheck // nothing listens, either way
-	s.handler.draining.Store(true)
+	s.stop.Do(s.handler.stop)
 	// A request marks its connection before it looks at draining: what is unmarked now has accepted nothing.
 	s.listener.Drain()
 	// Not net/http yet: from then on it drops, without an answer, what it is about to read.

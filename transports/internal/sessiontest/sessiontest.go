@@ -178,9 +178,18 @@ const (
 	unknown      = pb.Outcome_OUTCOME_UNKNOWN
 )
 
-// Run runs all cases. The transport is made anew for each.
+type cases map[string]func(*testing.T, transports.Transport)
+
+func (c cases) run(t *testing.T, transport func() transports.Transport) {
+	for name, one := range c {
+		t.Run(name, func(t *testing.T) { one(t, transport()) })
+	}
+}
+
+// Run runs all cases, for a transport with sessions. The transport is made anew for each.
 func Run(t *testing.T, transport func() transports.Transport) {
-	for name, c := range map[string]func(*testing.T, transports.Transport){
+	RunStreams(t, transport)
+	cases{
 		"answers and events":              answersAndEvents,
 		"every request":                   everyRequest,
 		"errors leave the session":        errorsLeaveTheSession,
@@ -195,15 +204,21 @@ func Run(t *testing.T, transport func() transports.Transport) {
 		"a logon in vain":                 refusedLogons,
 		"the end of the events":           eventsEnd,
 		"a panic costs one request":       panics,
-		"executions":                      executions,
-		"executions cross epochs":         crossing,
-		"executions in vain":              refusedExecutions,
-		"a slow reader is alone with it":  slowReader,
 		"a caller that gives up":          callerGivesUp,
 		"what is not sent in a session":   otherOperations,
 		"a closed session":                closed,
 		"events beside many large orders": largeOrders,
-	} {
-		t.Run(name, func(t *testing.T) { c(t, transport()) })
-	}
+	}.run(t, transport)
+}
+
+// RunStreams runs the cases of Transport.Executions alone.
+func RunStreams(t *testing.T, transport func() transports.Transport) {
+	cases{
+		"executions":                     executions,
+		"executions cross epochs":        crossing,
+		"executions in vain":             refusedExecutions,
+		"executions end":                 streamEnds,
+		"executions end with the server": streamsDrain,
+		"a slow reader is alone with it": slowReader,
+	}.run(t, transport)
 }

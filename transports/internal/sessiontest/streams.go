@@ -92,23 +92,63 @@ func refusedExecutions(t *testing.T, transport transports.Transport) {
 	}
 }
 
+func streamEnds(t *testing.T, transport transports.Transport) {
+	r := start(t, transport, transports.Limits{})
+	box := newInbox()
+	end := r.follow(t.Context(), &pb.StreamExecutionsRequest{}, box.receive)
+	r.feed.Publish(300)
+	fault := transports.Refuse(pb.Reason_REASON_THROTTLED, "the account was ended")
+	fault.RetryAfter = 1500 * time.Millisecond
+	r.feed.Fail(fault)
+	got, ok := errors.AsType[*transports.Fault](<-end)
+	if !ok || got.Reason != fault.Reason || got.Outcome != fault.Outcome || got.Message != fault.Message || got.RetryAfter != fault.RetryAfter {
+		t.Errorf("the stream ended with %+v, want %+v", got, fault)
+	}
+	box.wait(t, 300, 1, 1) // none is lost before the end
+}
+
+func streamsDrain(t *testing.T, transport transports.Transport) {
+	r := start(t, transport, transports.Limits{})
+	r.feed.Publish(3)
+	busy, idle := newInbox(), newInbox()
+	ends := []<-chan error{
+		r.follow(t.Context(), &pb.StreamExecutionsRequest{}, busy.receive),
+		r.follow(t.Context(), &pb.StreamExecutionsRequest{FromSequence: 4}, idle.receive),
+	}
+	busy.wait(t, 3, 1, 1)
+	r.eventually("both are there", func() bool { return r.feed.Readers() == 2 })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := r.server.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	for _, end := range ends {
+		checkFault(t, "the stream", <-end, pb.Reason_REASON_DRAINING, notProcessed)
+	}
+}
+
 // slowReader: one that takes nothing is cut, within its time, while others get every event and every answer.
 func slowReader(t *testing.T, transport transports.Transport) {
 	r := start(t, transport, transports.Limits{WriteTimeout: time.Second})
-	slow := newInbox()
+	slow, box := newInbox(), newInbox()
 	slow.gate = make(chan struct{})
 	end := r.follow(t.Context(), &pb.StreamExecutionsRequest{}, slow.receive)
-	box := newInbox()
-	trader := r.trade(&pb.Logon{SessionId: "s"}, box.receive)
+	ctx, cancel := context.WithCancel(t.Context())
+	other := r.follow(ctx, &pb.StreamExecutionsRequest{}, box.receive)
+	orders, err := transport.Dial(t.Context(), r.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer orders.Close()
 	r.eventually("both are there", func() bool { return r.feed.Readers() == 2 })
 	published, late := 0, time.Now().Add(patience)
 	for r.feed.Readers() == 2 { // until buffers are full everywhere, and the time is over
 		if time.Now().After(late) {
 			t.Fatalf("the slow one is still there after %d events", published)
 		}
-		r.feed.Publish(500)
-		published += 500
-		if err := r.order(trader, "o"); err != nil {
+		r.feed.Publish(1000)
+		published += 1000
+		if err := r.order(orders, "o"); err != nil {
 			t.Fatalf("the other's order: %v", err)
 		}
 		box.count(t, published)
@@ -120,7 +160,8 @@ func slowReader(t *testing.T, transport transports.Transport) {
 		t.Errorf("the slow one ended with %+v", fault)
 	}
 	slow.wait(t, 1, 1, 1)
-	if err := r.order(trader, "p"); err != nil {
-		t.Errorf("after it: %v", err)
-	}
+	r.feed.Publish(1)
+	box.count(t, published+1)
+	cancel()
+	<-other
 }

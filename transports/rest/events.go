@@ -1,0 +1,226 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
+)
+
+// Server-Sent Events, as WHATWG HTML has them (section 9.2, "Server-sent events"): lines of "field: value", an empty line behind each event.
+
+const (
+	eventsType = "text/event-stream"
+	// lastEventID is the header by which a reader goes on behind the event that it names, in the form of the ids that it was given.
+	lastEventID = "Last-Event-ID"
+	// keepAlive is after how much silence a comment is sent, so that proxies keep the connection: the interval that the standard suggests.
+	keepAlive = 15 * time.Second
+	// retryMs is what readers are told to wait before they connect again.
+	retryMs = 1000
+	// flushBytes bounds what is put together for one write. A batch has at most transports.MaxEvents events, which are written
+	// together where they are small.
+	flushBytes = 64 << 10
+)
+
+// eventsHeader is the value of a Content-Type. Never changed.
+var eventsHeader = []string{eventsType}
+
+// streamEvents answers GET /v1/executions. It returns an error for what is refused before the stream begins; how it ends later is an
+// event of the stream. Its connection is closed with it: a stream ends for reasons that are no good for another request.
+func (h *handler) streamEvents(w http.ResponseWriter, r *http.Request, route *route, session transports.Session) error {
+	request := new(pb.StreamExecutionsRequest)
+	if err := refuseBody(r, route); err != nil {
+		return err
+	}
+	if err := route.readQuery(r.URL.RawQuery, request); err != nil {
+		return err
+	}
+	if err := readLastEventID(r.Header[lastEventIDKey], request); err != nil {
+		return err
+	}
+	if accept := r.Header["Accept"]; len(accept) > 0 && acceptQuality(strings.Split(strings.Join(accept, ","), ","), eventsType) == 0 {
+		return refuse(http.StatusNotAcceptable, "the answer is %s, and Accept does not take it", eventsType)
+	}
+	if n := h.streams.Add(1); n > int64(h.limits.MaxStreams) {
+		h.streams.Add(-1)
+		return transports.Refuse(pb.Reason_REASON_OVERLOADED, "%d streams of events are open already, as many as this listener takes", h.limits.MaxStreams)
+	}
+	defer h.streams.Add(-1)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	events, err := session.Subscribe(ctx, request)
+	if err != nil {
+		return err
+	}
+	header := w.Header()
+	header["Content-Type"], header["Cache-Control"], header["Connection"] = eventsHeader, noStore, closing
+	if r.Method == http.MethodHead {
+		events.Close()
+		return nil
+	}
+	s := &eventStream{handler: h, out: http.NewResponseController(w), w: w}
+	s.run(ctx, cancel, events)
+	return nil
+}
+
+var lastEventIDKey = http.CanonicalHeaderKey(lastEventID)
+
+// readLastEventID moves the request behind the event that the header names. It wins over the query, since a reader that connects again sends the
+// URL that it had first.
+func readLastEventID(headers []string, request *pb.StreamExecutionsRequest) error {
+	if len(headers) == 0 {
+		return nil
+	}
+	if len(headers) > 1 {
+		return transports.Malformed(lastEventID, "the header is given %d times", len(headers))
+	}
+	epochText, sequenceText, ok := strings.Cut(headers[0], "-")
+	epoch, epochErr := strconv.ParseUint(epochText, 10, 32)
+	sequence, sequenceErr := strconv.ParseUint(sequenceText, 10, 64)
+	if !ok || epochErr != nil || sequenceErr != nil || epoch == 0 || sequence == 0 || sequence == 1<<64-1 {
+		return transports.Malformed(lastEventID, "%.64q is no id of an event: EPOCH-SEQUENCE, as 3-17", headers[0])
+	}
+	request.Epoch, request.FromSequence = uint32(epoch), sequence+1
+	return nil
+}
+
+// eventStream is one stream on its way.
+type eventStream struct {
+	handler *handler
+	w       http.ResponseWriter
+	out     *http.ResponseController
+	buffer  []byte
+	report  pb.ExecutionReport
+}
+
+// run sends events until they or the connection end. A goroutine of its own waits for events, so that this one can see silence and the end of
+// the server.
+func (s *eventStream) run(ctx context.Context, cancel context.CancelFunc, events transports.Events) {
+	batches, taken, ended := make(chan []transports.Event), make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		defer close(ended)
+		defer events.Close()
+		for {
+			batch, err := events.Next(ctx)
+			if err != nil {
+				ended <- err
+				return
+			}
+			select {
+			case batches <- batch:
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case <-taken: // the batch is ours only until the next call
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	defer func() {
+		cancel()
+		for range ended { // until the goroutine has left
+		}
+	}()
+	// Whatever fails from here on must not become an answer in the middle of a stream.
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.handler.logger.Error("a stream of events panicked", "panic", cause, "stack", string(debug.Stack()))
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	// A stream outlives the deadline of its request.
+	if err := s.out.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return
+	}
+	s.buffer = fmt.Appendf(s.buffer, "retry: %d\n\n", retryMs)
+	if !s.flush() {
+		return
+	}
+	silence := time.NewTimer(keepAlive)
+	defer silence.Stop()
+	for {
+		select {
+		case <-s.handler.drain:
+			s.finish(transports.Refuse(pb.Reason_REASON_DRAINING, "the gateway is stopping; connect again later"))
+			return
+		case batch := <-batches:
+			if !s.send(batch) {
+				return
+			}
+			taken <- struct{}{}
+			silence.Reset(keepAlive)
+		case err := <-ended:
+			if ctx.Err() == nil {
+				s.finish(transports.AsFault(err))
+			}
+			return
+		case <-silence.C:
+			s.buffer = append(s.buffer, ":\n\n"...)
+			if !s.flush() {
+				return
+			}
+			silence.Reset(keepAlive)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// send writes a batch and flushes it. It is false when the connection is over.
+func (s *eventStream) send(batch []transports.Event) bool {
+	for i := range batch {
+		if err := proto.Unmarshal(batch[i].Report, &s.report); err != nil {
+			s.finish(transports.InDoubt(pb.Reason_REASON_INTERNAL, err, "event %d is no ExecutionReport", batch[i].Sequence))
+			return false
+		}
+		s.buffer = appendEvent(s.buffer, batch[i].Epoch, batch[i].Sequence, &s.report)
+		if len(s.buffer) >= flushBytes && !s.flush() {
+			return false
+		}
+	}
+	return len(s.buffer) == 0 || s.flush()
+}
+
+// appendEvent appends an event of the stream: the same bytes for every reader.
+func appendEvent(b []byte, epoch uint32, sequence uint64, report *pb.ExecutionReport) []byte {
+	b = append(b, "id: "...)
+	b = strconv.AppendUint(b, uint64(epoch), 10)
+	b = append(b, '-')
+	b = strconv.AppendUint(b, sequence, 10)
+	b = append(b, "\nevent: execution\ndata: "...)
+	b = appendReport(b, report)
+	return append(b, "\n\n"...)
+}
+
+// finish says why the stream ends.
+func (s *eventStream) finish(fault *transports.Fault) {
+	s.buffer = append(s.buffer, "event: error\ndata: "...)
+	s.buffer = append(s.buffer, problemOf(fault, StatusOf(fault.Reason)).encode()...)
+	s.buffer = append(s.buffer, "\n\n"...)
+	s.flush()
+}
+
+// flush writes what was put together. A peer that takes none of it for WriteTimeout fails it, see guard.Conn.
+func (s *eventStream) flush() bool {
+	_, err := s.w.Write(s.buffer)
+	s.buffer = s.buffer[:0]
+	if err == nil {
+		err = s.out.Flush()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		s.handler.logger.Warn("a peer that does not read was cut off", "reason", pb.Reason_REASON_SLOW_READER.String(), "of", "StreamExecutions")
+	}
+	return err == nil
+}
