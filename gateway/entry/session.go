@@ -114,7 +114,7 @@ func (s *session) logon(request *pb.Logon, response *pb.LogonAck, receivedNs int
 	if old != nil {
 		old.over.Store(faultReplaced)
 		g.endStreams(faultReplaced, func(e *events) bool { return e.session == old })
-		g.logger.Info("session taken over", "account", s.Name, "session", c.SessionID.String())
+		g.logger.Debug("session taken over", "account", s.Name, "session", c.SessionID.String())
 	}
 	s.info = orders.SessionInfo{
 		Number: answer.Session - 1, Account: s.Account, ID: c.SessionID,

@@ -86,8 +86,8 @@ func (t *timers) fire(where map[uint32]*alarm, number uint32, a *alarm) {
 	if fault, ok := errors.AsType[*transports.Fault](err); ok {
 		again = fault.RetryAfter
 		log.Error("timer could not cancel", "retry_after", again.String(), "error", err)
-	} else {
-		log.Info("timer fired", "canceled", answer.Count)
+	} else if answer.Count > 0 { // a client must not be able to fill the log with timers
+		log.Info("timer canceled orders", "command", a.command.Kind.String(), "orders", answer.Count)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -3,6 +3,7 @@ package entry
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 
 	pb "tailgate/proto/gen/orderentry/v1"
@@ -14,9 +15,7 @@ import (
 // copy that saw it all.
 func TestSessionsOverATransport(t *testing.T) {
 	keys := map[string]Key{"copy": {Name: "copy", Role: DropCopy, Accounts: []uint32{1}}}
-	for key, what := range traders {
-		keys[key] = what
-	}
+	maps.Copy(keys, traders)
 	g, _ := newGateway(t, keys, 100)
 	network := memory.Transport()
 	server, err := network.Listen(t.Context(), g, transports.ListenConfig{Address: "127.0.0.1:0"})

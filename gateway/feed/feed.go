@@ -48,6 +48,7 @@ type Feed struct {
 	source  Source
 	options Options
 	catchUp pace
+	nearEnd uint64       // nearEnd, less in tests
 	open    atomic.Int64 // readers: what the order path looks at
 
 	mu      sync.Mutex // taken under the writer's lock, and nothing under it
@@ -60,7 +61,7 @@ func New(source Source, options Options) *Feed {
 	setDefault(&options.MaxReaders, DefaultMaxReaders)
 	setDefault(&options.MaxReadersOfAccount, DefaultMaxReadersOfAccount)
 	setDefault(&options.CatchUpRate, DefaultCatchUpRate)
-	return &Feed{source: source, options: options, readers: make(map[uint32][]*Reader), catchUp: pace{rate: options.CatchUpRate}}
+	return &Feed{source: source, options: options, readers: make(map[uint32][]*Reader), catchUp: pace{rate: options.CatchUpRate}, nearEnd: nearEnd}
 }
 
 func setDefault(field *int, value int) {

@@ -95,7 +95,8 @@ func TestEndReachesAWaitingReader(t *testing.T) {
 		"for events":      func(*source) {},
 		"for the journal": func(s *source) { s.hold(); s.enter(0, 1) },
 		"for its turn": func(s *source) {
-			s.enter(0, nearEnd+transports.MaxEvents)
+			s.feed.nearEnd = 100
+			s.enter(0, 101)
 			s.feed.catchUp.turn(1_000_000)
 		},
 	} {
@@ -166,22 +167,23 @@ func TestClosedFeed(t *testing.T) {
 
 // TestCatchingUpIsPaced: whoever is far behind gets the rate, which all of them share; the last stretch and what is live come at once.
 func TestCatchingUpIsPaced(t *testing.T) {
-	const rate, far = 10_000, 10_240
+	const rate, near, far = 1000, 512, 2560
 	for _, readers := range []int{1, 4} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSource(t, Options{CatchUpRate: rate})
-			s.enter(0, nearEnd+far)
+			s.feed.nearEnd = near
+			s.enter(0, near+far)
 			begin := time.Now()
 			var wait sync.WaitGroup
 			for range readers {
 				r := openAt(t, s.feed, 0, 0, 0)
-				wait.Go(func() { take(t, r, nearEnd+far) })
+				wait.Go(func() { take(t, r, near+far) })
 			}
 			wait.Wait()
 			// The first turn comes at once, and the last one brings the last reader near the end.
 			took, want := time.Since(begin), time.Duration(readers*far-transports.MaxEvents)*time.Second/rate
 			if took != want {
-				t.Errorf("%d readers: %v for %d events each, want %v", readers, took, nearEnd+far, want)
+				t.Errorf("%d readers: %v for %d events each, want %v", readers, took, near+far, want)
 			}
 		})
 	}
@@ -224,7 +226,7 @@ func TestLiveReaderTakesNothingFromTheHeap(t *testing.T) {
 		t.Errorf("%v allocations to wake nobody", n)
 	}
 	r := openAt(t, s.feed, 0, 0, 0)
-	s.enter(0, 20_000)
+	s.enter(0, 10_000)
 	ctx := t.Context()
 	for range 10 {
 		if _, err := r.Next(ctx); err != nil {

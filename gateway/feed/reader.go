@@ -57,7 +57,7 @@ func (r *Reader) Next(ctx context.Context) ([]transports.Event, error) {
 		if err := r.over(ctx); err != nil {
 			return nil, err
 		}
-		if r.behind > nearEnd {
+		if r.behind > r.feed.nearEnd {
 			if err := r.await(ctx, r.feed.catchUp.turn(transports.MaxEvents)); err != nil {
 				return nil, err
 			}
