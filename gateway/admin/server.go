@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path"
 	"strings"
 	"time"
 
@@ -91,6 +92,7 @@ func Handler(backend Backend, logger *slog.Logger) (string, http.Handler) {
 	return orderentryv1connect.NewAdminServiceHandler(
 		&service{backend: backend},
 		connect.WithReadMaxBytes(maxRequestBytes),
+		connect.WithCodec(jsonCodec{}),
 		connect.WithInterceptors(connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
 			return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
 				response, err := authorized(ctx, backend, r, next)
@@ -100,7 +102,11 @@ func Handler(backend Backend, logger *slog.Logger) (string, http.Handler) {
 					logger.Warn("admin request refused", append(who, "error", err)...)
 					return nil, err
 				}
-				logger.Info("admin request", append(who, "request", fmt.Sprint(r.Any()))...)
+				level := slog.LevelInfo
+				if strings.HasPrefix(path.Base(r.Spec().Procedure), "Get") {
+					level = slog.LevelDebug // a reading changes nothing, and may come every second
+				}
+				logger.Log(ctx, level, "admin request", append(who, "request", fmt.Sprint(r.Any()))...)
 				return response, nil
 			}
 		})),
