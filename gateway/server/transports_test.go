@@ -43,27 +43,6 @@ func start(t testing.TB, c Config) *Server {
 	return s
 }
 
-// newGateway is the real order path for the suite.
-func newGateway(t *testing.T, o transportstest.GatewayOptions) transports.Gateway {
-	t.Helper()
-	c := quiet(t)
-	byAccount := make(map[string]int)
-	for key, name := range o.Keys {
-		i, ok := byAccount[name]
-		if !ok {
-			i = len(c.Accounts)
-			byAccount[name] = i
-			c.Accounts = append(c.Accounts, Account{Name: name})
-		}
-		c.Accounts[i].KeySHA256 = append(c.Accounts[i].KeySHA256, HashKey(key))
-	}
-	c.Limits.MaxQuantity, c.Limits.MaxNotional, c.Limits.PriceCollarBps = 0, 0, 0
-	if l := o.Limits; l != nil {
-		c.Limits.MaxQuantity, c.Limits.MaxNotional, c.Limits.PriceCollarBps = l.GetMaxQuantity(), l.GetMaxNotional(), l.GetPriceCollarBps()
-	}
-	return start(t, c).Gateway()
-}
-
 // TestTransports holds every transport to the one suite, over real sockets and the real order path, and then to one another.
 func TestTransports(t *testing.T) {
 	tables := []transportstest.Table{transportstest.Run(t, memory.Transport(), newGateway)}

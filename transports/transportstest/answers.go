@@ -18,7 +18,9 @@ import (
 // verify says what is wrong with an answer on its own: that it belongs to its request, that its parts agree with each other,
 // and that its stamps lie within the call. The call's start and end are by transports.Now, which is the gateway's clock
 // since both live in one process.
-func verify(request, response proto.Message, started, ended int64) error {
+//
+// decremented says that orders of the case may have lost quantity to self-trade prevention while they stayed open.
+func verify(request, response proto.Message, started, ended int64, decremented bool) error {
 	switch q := request.(type) {
 	case *pb.SubmitOrderRequest:
 		r := response.(*pb.SubmitOrderResponse)
@@ -34,25 +36,33 @@ func verify(request, response proto.Message, started, ended int64) error {
 		case r.GetStatus() == pb.OrderStatus_ORDER_STATUS_REJECTED && (r.GetOrderId() != 0 || r.GetOrderVersion() != 0 || r.GetFilledQuantity() != 0):
 			return fmt.Errorf("a rejected order has an order id, a version or fills")
 		}
-		return cmp.Or(verifyAck(r), verifyStamps(r, started, ended))
+		return cmp.Or(verifyAck(r, decremented), verifyStamps(r, started, ended))
 	case *pb.ReplaceOrderRequest:
 		r := response.(*pb.ReplaceOrderResponse)
 		if r.GetClientOrderId() != q.GetClientOrderId() || r.GetRequestId() != q.GetRequestId() {
 			return fmt.Errorf("the answer is for order %q, request %q", r.GetClientOrderId(), r.GetRequestId())
 		}
-		return cmp.Or(verifyAck(r), verifyStamps(r, started, ended))
+		return cmp.Or(verifyAck(r, decremented), verifyStamps(r, started, ended))
 	case *pb.CancelOrderRequest:
 		r := response.(*pb.CancelOrderResponse)
 		if r.GetClientOrderId() != q.GetClientOrderId() || r.GetRequestId() != q.GetRequestId() {
 			return fmt.Errorf("the answer is for order %q, request %q", r.GetClientOrderId(), r.GetRequestId())
 		}
-		return cmp.Or(verifyAck(r), verifyStamps(r, started, ended))
+		return cmp.Or(verifyAck(r, decremented), verifyStamps(r, started, ended))
+	case *pb.MassCancelRequest:
+		return verifyMassCancel(q, response.(*pb.MassCancelResponse), started, ended)
+	case *pb.CancelAllAfterRequest:
+		if trigger := int64(response.(*pb.CancelAllAfterResponse).GetTriggerNs()); q.GetTimeoutMs() == 0 && trigger != 0 {
+			return fmt.Errorf("disarmed, but it fires at %d", trigger)
+		} else if timeout := int64(q.GetTimeoutMs()) * 1e6; timeout > 0 && (trigger < started+timeout || trigger > ended+timeout) {
+			return fmt.Errorf("it fires %d ns after the call, asked for were %d", trigger-started, timeout)
+		}
 	case *pb.GetOrderRequest:
 		got := response.(*pb.GetOrderResponse).GetOrder()
 		if got.GetClientOrderId() != q.GetClientOrderId() {
 			return fmt.Errorf("the answer is order %q", got.GetClientOrderId())
 		}
-		return verifyOrder(got)
+		return verifyOrder(got, decremented)
 	case *pb.ListOrdersRequest:
 		list := response.(*pb.ListOrdersResponse).GetOrders()
 		if size := cmp.Or(int(q.GetPageSize()), 100); len(list) > size {
@@ -62,7 +72,7 @@ func verify(request, response proto.Message, started, ended int64) error {
 			if order.GetLeavesQuantity() == 0 && q.GetState() != pb.ListOrdersState_LIST_ORDERS_STATE_ALL {
 				return fmt.Errorf("order %q has nothing open", order.GetClientOrderId())
 			}
-			if err := verifyOrder(order); err != nil {
+			if err := verifyOrder(order, decremented); err != nil {
 				return err
 			}
 		}
@@ -83,13 +93,18 @@ type ack interface {
 	GetLastPrice() int64
 	GetFilledNotional() int64
 	GetOrderVersion() uint32
+	GetText() string
+	stamps
+}
+
+// stamps are what says when something was answered, and whether again.
+type stamps interface {
 	GetDuplicate() bool
 	GetReceivedNs() uint64
 	GetSentNs() uint64
-	GetText() string
 }
 
-func verifyAck(r ack) error {
+func verifyAck(r ack, decremented bool) error {
 	if r.GetStatus() == pb.OrderStatus_ORDER_STATUS_REJECTED {
 		if r.GetReason() < 100 || r.GetText() == "" {
 			return fmt.Errorf("a business refusal needs a business reason and a text, got %v and %q", r.GetReason(), r.GetText())
@@ -99,29 +114,29 @@ func verifyAck(r ack) error {
 	if r.GetReason() != 0 || r.GetText() != "" || r.GetOrderId() == 0 || r.GetOrderVersion() == 0 {
 		return fmt.Errorf("an accepted request needs an order id and a version, and has no reason and no text")
 	}
-	return verifyQuantities(r.GetStatus(), r.GetQuantity(), r.GetFilledQuantity(), r.GetLeavesQuantity(), r.GetLastPrice(), r.GetFilledNotional())
+	return verifyQuantities(decremented, r.GetStatus(), r.GetQuantity(), r.GetFilledQuantity(), r.GetLeavesQuantity(), r.GetLastPrice(), r.GetFilledNotional())
 }
 
-func verifyOrder(o *pb.Order) error {
+func verifyOrder(o *pb.Order, decremented bool) error {
 	if o.GetStatus() == pb.OrderStatus_ORDER_STATUS_REJECTED {
 		if o.GetReason() < 100 || o.GetLeavesQuantity() != 0 || o.GetFilledQuantity() != 0 {
 			return fmt.Errorf("a rejected order has a business reason and nothing filled or open: %s", text(o))
 		}
 		return nil
 	}
-	return verifyQuantities(o.GetStatus(), o.GetQuantity(), o.GetFilledQuantity(), o.GetLeavesQuantity(), o.GetLastPrice(), o.GetFilledNotional())
+	return verifyQuantities(decremented, o.GetStatus(), o.GetQuantity(), o.GetFilledQuantity(), o.GetLeavesQuantity(), o.GetLastPrice(), o.GetFilledNotional())
 }
 
-func verifyQuantities(status pb.OrderStatus, quantity, filled, leaves uint64, price, notional int64) error {
+func verifyQuantities(decremented bool, status pb.OrderStatus, quantity, filled, leaves uint64, price, notional int64) error {
 	var fits bool
 	switch status {
 	case pb.OrderStatus_ORDER_STATUS_ACCEPTED:
-		fits = filled == 0 && leaves == quantity
+		fits = filled == 0 && leaves > 0 && (leaves == quantity || decremented && leaves < quantity)
 	case pb.OrderStatus_ORDER_STATUS_PARTIALLY_FILLED:
-		fits = filled > 0 && leaves > 0 && filled+leaves == quantity
+		fits = filled > 0 && leaves > 0 && (filled+leaves == quantity || decremented && filled+leaves < quantity)
 	case pb.OrderStatus_ORDER_STATUS_FILLED:
 		fits = filled == quantity && leaves == 0
-	case pb.OrderStatus_ORDER_STATUS_CANCELED:
+	case pb.OrderStatus_ORDER_STATUS_CANCELED, pb.OrderStatus_ORDER_STATUS_EXPIRED:
 		fits = filled < quantity && leaves == 0
 	}
 	if !fits {
@@ -133,7 +148,20 @@ func verifyQuantities(status pb.OrderStatus, quantity, filled, leaves uint64, pr
 	return nil
 }
 
-func verifyStamps(r ack, started, ended int64) error {
+func verifyMassCancel(q *pb.MassCancelRequest, r *pb.MassCancelResponse, started, ended int64) error {
+	refused := r.GetStatus() == pb.OrderStatus_ORDER_STATUS_REJECTED
+	switch {
+	case r.GetRequestId() != q.GetRequestId():
+		return fmt.Errorf("the answer is for request %q", r.GetRequestId())
+	case !refused && r.GetStatus() != pb.OrderStatus_ORDER_STATUS_CANCELED:
+		return fmt.Errorf("a mass cancel ends with CANCELED or REJECTED")
+	case refused != (r.GetReason() != 0) || refused != (r.GetText() != "") || refused && r.GetCanceledCount() != 0:
+		return fmt.Errorf("refused: %t, but the reason, the text or the count say something else", refused)
+	}
+	return verifyStamps(r, started, ended)
+}
+
+func verifyStamps(r stamps, started, ended int64) error {
 	received, sent := int64(r.GetReceivedNs()), int64(r.GetSentNs())
 	switch {
 	case !r.GetDuplicate() && received < started:
@@ -170,7 +198,7 @@ func verifyBook(q *pb.GetBookRequest, r *pb.GetBookResponse) error {
 var gatewaysOwn = []protoreflect.Name{"order_id", "sequence", "epoch", "order_version", "received_ns", "sent_ns", "log_sequence", "text"}
 
 // clocks are the fields that differ from one run to the next of the same calls on the same gateway.
-var clocks = []protoreflect.Name{"received_ns", "sent_ns", "log_sequence"}
+var clocks = []protoreflect.Name{"received_ns", "sent_ns", "log_sequence", "event_ns", "trigger_ns", "retry_after_ms"}
 
 // equal compares an answer with one written by hand, but for what is the gateway's own to choose.
 func equal(t testing.TB, got, want proto.Message) {
@@ -208,7 +236,7 @@ func clearFields(m protoreflect.Message, names []protoreflect.Name) {
 // observed is how a table writes down an answer or a fault.
 func observed(response proto.Message, fault *transports.Fault) string {
 	if fault != nil {
-		return "fault " + text(fault.Detail())
+		return "fault " + text(without(fault.Detail(), clocks))
 	}
 	return text(without(response, clocks))
 }

@@ -54,9 +54,11 @@ func cancelOrder(requestID, clientOrderID string) *pb.CancelOrderRequest {
 }
 
 // with returns a changed copy of a request.
-func with[M proto.Message](m M, change func(M)) M {
+func with[M proto.Message](m M, changes ...func(M)) M {
 	copied := proto.CloneOf(m)
-	change(copied)
+	for _, change := range changes {
+		change(copied)
+	}
 	return copied
 }
 

@@ -39,6 +39,10 @@ type rig struct {
 	symbol string // of an open instrument
 	price  int64  // its reference price, in ticks
 	second string // of another open instrument
+	halted string // of one that takes no orders; only with the whole order path
+	dear   string // of one with a least notional, likewise
+
+	decrements bool // orders may lose quantity to self-trade prevention, see verify
 }
 
 // setup changes a rig before its server starts.
@@ -95,6 +99,10 @@ func (r *rig) findInstruments(options GatewayOptions) {
 	}
 	for _, i := range x.Response.(*pb.ListInstrumentsResponse).GetInstruments() {
 		switch {
+		case i.GetState() == pb.InstrumentState_INSTRUMENT_STATE_HALTED:
+			r.halted = i.GetSymbol()
+		case i.GetMinNotional() > 0:
+			r.dear = i.GetSymbol()
 		case i.GetState() != pb.InstrumentState_INSTRUMENT_STATE_OPEN || i.GetReferencePrice() < 1000:
 		case r.symbol == "":
 			r.symbol, r.price = i.GetSymbol(), i.GetReferencePrice()
@@ -201,7 +209,7 @@ func (c *client) try(ctx context.Context, request proto.Message) (proto.Message,
 	var fault *transports.Fault
 	if err != nil {
 		fault = checkFault(t, op, err)
-	} else if problem := verify(request, call.Response, started, ended); problem != nil {
+	} else if problem := verify(request, call.Response, started, ended, c.rig.decrements); problem != nil {
 		t.Errorf("%v %s\nanswered %s\n%v", op, text(request), text(call.Response), problem)
 	}
 	if c.rig.rows != nil && !c.direct {

@@ -6,11 +6,14 @@
 // fail it, to panic, or to watch what arrives. It must never know a concrete transport's frames, nor how the gateway decides; what
 // it expects of an order stands in the contract's own words.
 //
-// A case that needs ports, TLS or the kernel is skipped, with one line that says so, for a transport without a network.
+// A case that needs ports, TLS or the kernel is skipped, with one line that says so, for a transport without a network. Cases of sessions and
+// streams run where the transport has them, and one case says which transports those are; cases of the whole order path run over a gateway that
+// has it (see [Administration]). Which cases were left out for that stands in one line of each run.
 package transportstest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,20 +21,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 )
-
-// GatewayOptions is what a case asks of the gateway behind the transport. Everything else is the gateway's choice, within this:
-// it is new and its books are empty, it offers at least two open instruments whose reference price is at least
-// 1,000 ticks and whose bounds let 1,000,000 lots at that price pass, and it runs until the end of the test that asked for it.
-type GatewayOptions struct {
-	// Keys maps API keys to accounts, all of one firm. Empty: no keys are configured, and every loopback peer is one account.
-	Keys map[string]string
-	// Limits bind every account; a zero field is no bound but the contract's. Nil: none that the other cases could meet.
-	// MaxQuantity, MaxNotional and PriceCollarBps are what cases set.
-	Limits *pb.Limits
-}
 
 // NewGateway makes a gateway for one test; what has to be closed is left to t.Cleanup.
 type NewGateway func(t *testing.T, o GatewayOptions) transports.Gateway
@@ -55,66 +46,98 @@ var bound = 30 * time.Second
 
 // cases is the suite. A compared case makes its calls one after the other on a new gateway, so that its answers can be
 // compared over transports.
-var cases = []struct {
+var cases = slices.Concat(basicCases, orderPathCases, streamCases)
+
+// testCase is one case and what it needs.
+type testCase struct {
 	name     string
 	compared bool
 	run      func(t *testing.T, s *suite)
-}{
-	{"submit rests", true, submitRests},
-	{"submit crosses", true, submitCrosses},
-	{"immediate or cancel", true, immediateOrCancel},
-	{"market", true, market},
-	{"replace keeps its place", true, replaceKeepsPlace},
-	{"replace loses its place", true, replaceLosesPlace},
-	{"replace fills", true, replaceFills},
-	{"cancel", true, cancels},
-	{"get order", true, getOrder},
-	{"list orders", true, listOrders},
-	{"get book", true, getBook},
-	{"extreme numbers", true, extremeNumbers},
-	{"list instruments", true, listInstruments},
-	{"refusals", true, refusals},
-	{"limits", true, limits},
-	{"keys", true, keys},
-	{"no keys", true, noKeys},
-	{"encoding refused", false, encodingRefused},
-	{"unknown operation", false, unknownOperation},
-	{"duplicate order", true, duplicateOrder},
-	{"duplicate on another connection", true, duplicateElsewhere},
-	{"duplicate requests", true, duplicateRequests},
-	{"concurrent duplicates", false, concurrentDuplicates},
-	{"tag echo", false, tagEcho},
-	{"largest request", false, largestRequest},
-	{"oversize request", false, oversizeRequest},
-	{"large answers", false, largeAnswers},
-	{"gated commit", false, gatedCommit},
-	{"gated commit delays nobody else", false, gatedDelaysNobody},
-	{"canceled call", false, canceledCall},
-	{"late answer", false, lateAnswer},
-	{"deadline while gated", false, deadlineWhileGated},
-	{"call that is over", false, callThatIsOver},
-	{"deadline reaches the gateway", false, deadlineReachesGateway},
-	{"panic", false, panics},
-	{"failing commit", false, failingCommit},
-	{"closed client", false, closedClient},
-	{"concurrent calls", false, concurrentCalls},
-	{"concurrent clients", false, concurrentClients},
-	{"more calls than streams", false, moreCallsThanStreams},
-	{"lost connection", false, lostConnection},
-	{"cut answer", false, cutAnswer},
-	{"dial failures", false, dialFailures},
-	{"shutdown under load", false, shutdownUnderLoad},
-	{"shutdown answers what was accepted", false, shutdownAnswers},
-	{"shutdown with a stuck commit", false, shutdownStuck},
-	{"after shutdown", false, afterShutdown},
-	{"peer", false, peer},
-	{"maximum of connections", false, maxConnections},
-	{"tls", false, tlsWorks},
-	{"tls mismatch", false, tlsMismatch},
-	{"busy port", false, busyPort},
-	{"congestion control", false, congestionControl},
-	{"garbage", false, garbage},
-	{"half-open connections", false, halfOpen},
+	needs    need
+}
+
+// need is what a case needs that not every transport or gateway has; the zero need is what all have.
+type need uint8
+
+const (
+	sessions   need = 1 << iota // Transport.Trade
+	streams                     // Transport.Executions
+	disk                        // a gateway that implements Disk
+	orderPath                   // a gateway that implements Administration
+	needsTotal = iota
+)
+
+var needNames = [needsTotal]string{"sessions", "streams of events", "a journal that can be held", "the whole order path"}
+
+// lacks returns what of a need the transport and the gateway do not have.
+func (n need) lacks(transport transports.Transport, gateway transports.Gateway) (lacking []string) {
+	_, hasDisk := gateway.(Disk)
+	_, hasOrderPath := gateway.(Administration)
+	for i, has := range [needsTotal]bool{transport.Trade != nil, transport.Executions != nil, hasDisk, hasOrderPath} {
+		if n&(1<<i) != 0 && !has {
+			lacking = append(lacking, needNames[i])
+		}
+	}
+	return lacking
+}
+
+// basicCases are those of requests and answers that any gateway can carry.
+var basicCases = []testCase{
+	{"submit rests", true, submitRests, 0},
+	{"submit crosses", true, submitCrosses, 0},
+	{"immediate or cancel", true, immediateOrCancel, 0},
+	{"market", true, market, 0},
+	{"replace keeps its place", true, replaceKeepsPlace, 0},
+	{"replace loses its place", true, replaceLosesPlace, 0},
+	{"replace fills", true, replaceFills, 0},
+	{"cancel", true, cancels, 0},
+	{"get order", true, getOrder, 0},
+	{"list orders", true, listOrders, 0},
+	{"get book", true, getBook, 0},
+	{"extreme numbers", true, extremeNumbers, 0},
+	{"list instruments", true, listInstruments, 0},
+	{"refusals", true, refusals, 0},
+	{"limits", true, limits, 0},
+	{"keys", true, keys, 0},
+	{"no keys", true, noKeys, 0},
+	{"encoding refused", false, encodingRefused, 0},
+	{"unknown operation", false, unknownOperation, 0},
+	{"duplicate order", true, duplicateOrder, 0},
+	{"duplicate on another connection", true, duplicateElsewhere, 0},
+	{"duplicate requests", true, duplicateRequests, 0},
+	{"concurrent duplicates", false, concurrentDuplicates, 0},
+	{"tag echo", false, tagEcho, 0},
+	{"largest request", false, largestRequest, 0},
+	{"oversize request", false, oversizeRequest, 0},
+	{"large answers", false, largeAnswers, 0},
+	{"gated commit", false, gatedCommit, 0},
+	{"gated commit delays nobody else", false, gatedDelaysNobody, 0},
+	{"canceled call", false, canceledCall, 0},
+	{"late answer", false, lateAnswer, 0},
+	{"deadline while gated", false, deadlineWhileGated, 0},
+	{"call that is over", false, callThatIsOver, 0},
+	{"deadline reaches the gateway", false, deadlineReachesGateway, 0},
+	{"panic", false, panics, 0},
+	{"failing commit", false, failingCommit, 0},
+	{"closed client", false, closedClient, 0},
+	{"concurrent calls", false, concurrentCalls, 0},
+	{"concurrent clients", false, concurrentClients, 0},
+	{"more calls than streams", false, moreCallsThanStreams, 0},
+	{"lost connection", false, lostConnection, 0},
+	{"cut answer", false, cutAnswer, 0},
+	{"dial failures", false, dialFailures, 0},
+	{"shutdown under load", false, shutdownUnderLoad, 0},
+	{"shutdown answers what was accepted", false, shutdownAnswers, 0},
+	{"shutdown with a stuck commit", false, shutdownStuck, 0},
+	{"after shutdown", false, afterShutdown, 0},
+	{"peer", false, peer, 0},
+	{"maximum of connections", false, maxConnections, 0},
+	{"tls", false, tlsWorks, 0},
+	{"tls mismatch", false, tlsMismatch, 0},
+	{"busy port", false, busyPort, 0},
+	{"congestion control", false, congestionControl, 0},
+	{"garbage", false, garbage, 0},
+	{"half-open connections", false, halfOpen, 0},
 }
 
 // suite is one variant of one transport under test.
@@ -153,7 +176,13 @@ func runVariant(t *testing.T, transport transports.Transport, newGateway NewGate
 	collected := &rows{byCase: make(map[string][]Row)}
 	name := strings.Join(strings.Fields(fmt.Sprintln(transport.Name, variant.Encoding, variant.Flow, variant.Engine)), " ")
 	t.Run(name, func(t *testing.T) {
+		sample := newGateway(t, GatewayOptions{})
+		leftOut := map[string][]string{}
 		for _, c := range cases {
+			if lacking := strings.Join(c.needs.lacks(transport, sample), " and "); lacking != "" {
+				leftOut[lacking] = append(leftOut[lacking], c.name)
+				continue
+			}
 			s := &suite{transport: transport, newGateway: newGateway, variant: variant, caseName: c.name}
 			if c.compared {
 				s.rows = collected
@@ -162,6 +191,9 @@ func runVariant(t *testing.T, transport transports.Transport, newGateway NewGate
 				t.Parallel()
 				c.run(t, s)
 			})
+		}
+		if len(leftOut) > 0 {
+			t.Logf("left out for what this transport or gateway has not: %q", leftOut)
 		}
 	})
 	table := Table{Name: name}

@@ -1,0 +1,4 @@
+package transportstest
+
+// streamCases need sessions or streams of events.
+var streamCases = []testCase{}
