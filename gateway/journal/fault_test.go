@@ -67,12 +67,21 @@ func takesSpace(c journaltest.Call) bool {
 
 func ofSnapshot(path string) bool { return strings.HasPrefix(filepath.Base(path), "snapshot") }
 
-// ofLog reports whether the failure of c leaves open what of the log is on the disk.
-func ofLog(c journaltest.Call) bool {
+// ofLog reports whether the failure of c leaves open what of the log is on the disk. A
+// full disk does not, where it keeps a segment from being prepared or the state from being
+// noted: both are tried again.
+func ofLog(c journaltest.Call, full bool) bool {
 	name := filepath.Base(c.Path)
-	written := c.Op == journaltest.Write || c.Op == journaltest.Sync
-	return written && strings.HasSuffix(name, ".seg") || c.Op == journaltest.Write && strings.HasPrefix(name, "prepared") ||
-		c.Op == journaltest.SyncDir
+	switch {
+	case c.Op == journaltest.SyncDir:
+		return true
+	case c.Op != journaltest.Write && c.Op != journaltest.Sync:
+		return false
+	case strings.HasPrefix(name, "prepared"):
+		return c.Op == journaltest.Write || !full
+	default:
+		return strings.HasSuffix(name, ".seg") || name == "STATE" && !full
+	}
 }
 
 // faultsSeen counts what the faults of a kind have hit.
@@ -110,7 +119,7 @@ func faultAt(t *testing.T, fs *journaltest.Disk, mode journal.SyncMode, before *
 		case stopped && mode != journal.SyncOff && acked > ackedThen:
 			t.Errorf("LSN %d acked after %s %s had failed", acked, hit.Op, hit.Path)
 		case stopped:
-		case hit != nil && ofLog(*hit):
+		case hit != nil && ofLog(*hit, f.Err == syscall.ENOSPC):
 			seen.log++
 			stopped, ackedThen = true, acked
 			if !errors.Is(j.Err(), journal.ErrFailed) {

@@ -39,7 +39,7 @@ const (
 type Call struct {
 	N    int // how many there were with it, from 1
 	Op   Op
-	Path string // the old one of a rename
+	Path string // the name the file has at the moment; of a rename the old one
 	Data []byte // of a write; valid during the call
 	Off  int64  // of a write
 }
@@ -264,8 +264,21 @@ func (fs *Disk) Lock(path string) (io.Closer, error) {
 
 type memFile struct {
 	fs   *Disk
-	path string
+	path string // by which it was opened
 	node *inode
+}
+
+// enter is Disk.enter by the name that the file has now.
+func (f *memFile) enter(op Op, data []byte, off int64) *Fault {
+	f.fs.mu.Lock()
+	path := f.path
+	for name, node := range f.fs.names {
+		if node == f.node {
+			path = name
+		}
+	}
+	f.fs.mu.Unlock()
+	return f.fs.enter(op, path, data, off)
 }
 
 func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
@@ -283,7 +296,7 @@ func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 
 func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	kept, err := len(p), error(nil)
-	if fault := f.fs.enter(Write, f.path, p, off); fault != nil {
+	if fault := f.enter(Write, p, off); fault != nil {
 		kept, err = min(fault.Kept, len(p)), fault.Err
 	}
 	f.fs.mu.Lock()
@@ -314,7 +327,7 @@ func (n *inode) write(p []byte, off int64) {
 }
 
 func (f *memFile) Allocate(size int64) error {
-	if fault := f.fs.enter(Allocate, f.path, nil, 0); fault != nil {
+	if fault := f.enter(Allocate, nil, 0); fault != nil {
 		return fault.Err
 	}
 	f.fs.mu.Lock()
@@ -329,7 +342,7 @@ func (f *memFile) Allocate(size int64) error {
 }
 
 func (f *memFile) Sync() error {
-	fault := f.fs.enter(Sync, f.path, nil, 0)
+	fault := f.enter(Sync, nil, 0)
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	if fault != nil {
@@ -347,7 +360,7 @@ func (f *memFile) Sync() error {
 }
 
 func (f *memFile) Truncate(size int64) error {
-	if fault := f.fs.enter(Truncate, f.path, nil, 0); fault != nil {
+	if fault := f.enter(Truncate, nil, 0); fault != nil {
 		return fault.Err
 	}
 	f.fs.mu.Lock()
@@ -365,7 +378,7 @@ func (f *memFile) Size() (int64, error) {
 }
 
 func (f *memFile) Close() error {
-	if fault := f.fs.enter(Close, f.path, nil, 0); fault != nil {
+	if fault := f.enter(Close, nil, 0); fault != nil {
 		return fault.Err
 	}
 	return nil
