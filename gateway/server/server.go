@@ -273,8 +273,8 @@ func (s *Server) Addr(transport string) net.Addr {
 	return nil
 }
 
-// Shutdown stops in order: every transport takes nothing new and answers what it accepted, all at once; then the journal is synced and
-// closed. When the context ends first, what is left is cut, and the journal is closed all the same. Later calls
+// Shutdown stops in order: readers of events end and timers stop; every transport takes nothing new and answers what it accepted, all at
+// once; then the journal is synced and closed, after a snapshot where the next start would replay for long. When the context ends first, what is left is cut, and the journal is closed all the same. Later calls
 // return what the first one did.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop.Do(func() {
@@ -301,7 +301,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		for err := range errs {
 			s.stopErr = errors.Join(s.stopErr, err)
 		}
-		s.stopErr = errors.Join(s.stopErr, s.journal.Close())
+		s.stopErr = errors.Join(s.stopErr, s.snapshots.atStop(ctx, s.journal.Close))
 	})
 	return s.stopErr
 }

@@ -43,7 +43,7 @@ func (n *snapshots) Now() {
 	}
 }
 
-// Stop ends a snapshot that is being made, of which nothing remains, and waits for that.
+// Stop ends a snapshot that is being made, of which nothing remains, and waits for that. Safe to call more than once.
 func (n *snapshots) Stop() {
 	n.cancel()
 	n.done.Wait()
@@ -79,6 +79,28 @@ func (n *snapshots) make(ctx context.Context) {
 	case lsn > n.last:
 		logger.Info("snapshot", "log_sequence", lsn, "commands", lsn-n.last, "took", time.Since(started).String())
 		n.last = lsn
+	}
+}
+
+// atStop makes a snapshot of the live state, which nobody uses any more, where the next start would replay for long otherwise: from a tenth
+// of the commands between two on. It gives up when the context ends; closing the journal ends what it has begun.
+func (n *snapshots) atStop(ctx context.Context, closeJournal func() error) error {
+	s := n.server
+	if n.every == 0 || s.sequencer.Committed()-n.last < n.every/10 {
+		return closeJournal()
+	}
+	made := make(chan error, 1)
+	go func() { made <- s.sequencer.Snapshot() }()
+	select {
+	case err := <-made:
+		if err != nil {
+			s.logger.Error("no snapshot could be made; the next start replays from the last one", "last", n.last, "error", err)
+		}
+		return closeJournal()
+	case <-ctx.Done():
+		err := closeJournal()
+		<-made // the journal has told it
+		return err
 	}
 }
 
