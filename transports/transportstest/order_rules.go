@@ -17,6 +17,15 @@ var orderPathCases = []testCase{
 	{"display quantity", true, displayQuantity, orderPath},
 	{"self-trade prevention", true, selfTradePrevention, orderPath},
 	{"mass cancel", true, massCancel, orderPath},
+	{"every limit", true, everyLimit, orderPath},
+	{"kill switches", true, killSwitches, orderPath},
+	{"order rate", false, orderRate, orderPath},
+	{"dead-man timer", true, deadManTimer, orderPath},
+	{"dead-man timer fires", false, deadManTimerFires, orderPath},
+	{"end of day", true, endOfDay, orderPath},
+	{"table of ids full", true, idsFull, orderPath},
+	{"store of events full", true, eventsFull, orderPath},
+	{"book full", true, bookFull, orderPath},
 }
 
 // Short names of what an order asks for beside its price.
@@ -126,11 +135,7 @@ func displayQuantity(t *testing.T, s *suite) {
 
 // selfTradePrevention: the taker's word counts, for all accounts of one group.
 func selfTradePrevention(t *testing.T, s *suite) {
-	const gammaKey = "key-of-account-gamma-0123456789abcdef"
-	options := twoAccounts()
-	options.Keys[gammaKey] = "gamma"
-	options.Accounts = map[string]Membership{"alpha": {"f1", "desk"}, "gamma": {"f1", "desk"}, "beta": {"f2", "other"}}
-	r := s.start(t, options, func(r *rig) { r.decrements = true })
+	r := s.start(t, twoFirms(), func(r *rig) { r.decrements = true })
 	maker, taker, stranger := r.dial(alphaKey), r.dial(gammaKey), r.dial(betaKey)
 	for _, c := range []struct {
 		name          string
