@@ -33,6 +33,14 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 		return status
 	}
 	result := p.newRun(args)
+	if p.options.command == "calibrate" {
+		timer, err := lateness()
+		if err != nil {
+			fmt.Fprintln(stderr, "loadtest:", err)
+			return exitFailure
+		}
+		result.Timer = &timer
+	}
 	live := newProgress(stderr)
 	measured := make([]*report.Cell, len(p.cells))
 	if p.options.Resume {
@@ -191,6 +199,7 @@ func (p *plan) host(ctx context.Context, c cell) (*host.Process, error) {
 		Task: host.Task{
 			Transport: c.spec.Transport.Name, Keys: host.NewKeys(p.options.Accounts), Sync: p.options.Sync,
 			CongestionControl: p.options.Congestion, MaxConnections: max(c.clients, p.options.Connections) + connectionsBeside,
+			Null: c.peer == report.PeerNull, Spin: c.peer == report.PeerSpin,
 		},
 	}
 	if p.cores.Pinned {
@@ -212,6 +221,9 @@ func (p *plan) newRun(args []string) report.Run {
 	}
 	if o.Target == "" {
 		r.Method.Accounts, r.Method.Journal = o.Accounts, o.Sync
+	}
+	if o.command == "calibrate" {
+		r.Method.Journal = "none"
 	}
 	if p.pace != nil {
 		r.Method.Loop, r.Method.MaxWaitSeconds = "open", cmp.Or(o.MaxWait, o.Timeout).Seconds()

@@ -73,7 +73,7 @@ type options struct {
 	Version   struct{}        `cmd:"" help:"Print the version."`
 	Compare   compareOptions  `cmd:"" help:"Compare the runs of two files: what differs, by how much, and what is noise (~)."`
 	Capacity  capacityOptions `cmd:"" help:"The highest rate at which each SLO is kept (RFC 9971), for one transport or all; several SLOs share their trials."`
-	Calibrate later           `cmd:"" help:"Later release: what client library and machine cost by themselves."`
+	Calibrate struct{}        `cmd:"" help:"What client library and machine cost by themselves: every transport against a server that answers at once, bare echoes, and the timer."`
 	Report    later           `cmd:"" help:"Later release: run.json as one HTML file."`
 	Cost      later           `cmd:"" help:"Later release: US dollars for a million orders."`
 	Advise    later           `cmd:"" help:"Later release: a ranked choice for a described workload."`
@@ -242,7 +242,7 @@ func (o *options) notYet() error {
 			return fmt.Errorf("not yet: %s comes with a later release", f.name)
 		}
 	}
-	if slices.Contains([]string{"calibrate", "report", "cost", "advise"}, o.command) {
+	if slices.Contains([]string{"report", "cost", "advise"}, o.command) {
 		return fmt.Errorf("not yet: %s comes with a later release", o.command)
 	}
 	return nil
@@ -304,6 +304,9 @@ func (o *options) check() error {
 		return err
 	}
 	if err := o.checkCapacity(); err != nil {
+		return err
+	}
+	if err := o.checkCalibrate(); err != nil {
 		return err
 	}
 	for _, n := range o.Clients {

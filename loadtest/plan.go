@@ -51,7 +51,8 @@ type cell struct {
 	size    int
 	clients int
 	floor   bool
-	run     int // from 1, with --repeat
+	run     int    // from 1, with --repeat
+	peer    string // report.PeerGateway unless told otherwise
 }
 
 // plan is a whole run, checked.
@@ -144,6 +145,9 @@ func (p *plan) layOut() error {
 		sizes, clients = orDefault(o.Matrix.Sizes, matrixSizes), orDefault(clients, matrixCounts)
 	case o.Transport != "":
 		sizes, clients = orDefault(sizes, []byteSize{64}), orDefault(clients, []int{50})
+	case o.command == "calibrate":
+		texts = all.Names()
+		sizes, clients = orDefault(sizes, []byteSize{64}), orDefault(clients, []int{1})
 	case o.command == "capacity":
 		texts = all.Names()
 		sizes, clients = orDefault(sizes, []byteSize{64}), orDefault(clients, []int{50})
@@ -161,22 +165,42 @@ func (p *plan) layOut() error {
 	if err != nil {
 		return err
 	}
+	peer := report.PeerGateway
+	if o.command == "calibrate" {
+		peer = report.PeerNull
+	}
 	for _, spec := range specs {
 		for _, size := range sizes {
 			for _, n := range clients {
 				if p.isDefault() && n >= manyClients && !slices.Contains(withMany, spec.Transport.Name) {
 					continue
 				}
-				p.cells = append(p.cells, cell{spec: spec, size: int(size), clients: n})
+				p.cells = append(p.cells, cell{spec: spec, size: int(size), clients: n, peer: peer})
 			}
 		}
+	}
+	if o.command == "calibrate" {
+		p.echoes(sizes, clients)
+		return nil
 	}
 	if o.Transport == "" && o.Target == "" && o.command != "capacity" && o.CancelShare+o.ReplShare == 0 && len(p.mix) == 0 {
 		// The floor is run where it is lowest, beside the smallest cell, since a multiple of it needs the same size and clients.
 		smallest := slices.MinFunc(p.cells, func(a, b cell) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.clients, b.clients)) })
-		p.cells = append(p.cells, cell{spec: all.Spec{Transport: floor.Transport()}, size: smallest.size, clients: smallest.clients, floor: true})
+		p.cells = append(p.cells, cell{spec: all.Spec{Transport: floor.Transport()}, size: smallest.size, clients: smallest.clients, floor: true, peer: report.PeerEcho})
 	}
 	return nil
+}
+
+// echoes adds the bare echoes of a calibration: one for each size and number of clients, and for one client alone the one that spins.
+func (p *plan) echoes(sizes []byteSize, clients []int) {
+	for _, size := range sizes {
+		for _, n := range clients {
+			p.cells = append(p.cells, cell{spec: all.Spec{Transport: floor.Transport()}, size: int(size), clients: n, floor: true, peer: report.PeerEcho})
+			if n == 1 && floor.CanSpin {
+				p.cells = append(p.cells, cell{spec: all.Spec{Transport: floor.Spinning()}, size: int(size), clients: n, floor: true, peer: report.PeerSpin})
+			}
+		}
+	}
 }
 
 // isDefault tells the run without arguments that lay out cells.
@@ -283,6 +307,8 @@ func (p *plan) timing() error {
 		p.duration = each.Round(10 * time.Millisecond)
 	case p.options.Duration > 0:
 		p.duration = p.options.Duration
+	case p.options.command == "calibrate":
+		p.duration = longestCell
 	case p.options.Transport != "" || p.options.command == "matrix":
 		p.duration = askedCell
 	default:
@@ -342,7 +368,7 @@ func (p *plan) runnerCell(c cell) runner.Cell {
 func (p *plan) reportCell(c cell, order int) report.Cell {
 	rc := report.Cell{
 		Transport: c.spec.Transport.Name, Spec: c.spec.String(), Flow: c.spec.Flow, Engine: c.spec.Engine, Encoding: c.spec.Encoding, Ack: p.options.Ack,
-		Size: c.size, Clients: c.clients, InFlight: p.options.InFlight, Mode: "closed", Run: c.run, Order: order,
+		Size: c.size, Clients: c.clients, InFlight: p.options.InFlight, Mode: "closed", Run: c.run, Order: order, Peer: c.peer,
 		Notes: map[string]int64{}, Intervals: map[string]report.Interval{}, Trends: []report.Trend{}, SLO: []report.Objective{}, Reasons: []string{},
 	}
 	for _, share := range p.mix {

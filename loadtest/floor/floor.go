@@ -40,6 +40,19 @@ func Transport() transports.Transport {
 	}
 }
 
+// Spinning returns the floor whose reads never sleep, for one client on a core of its own; SpinServe is its server.
+func Spinning() transports.Transport {
+	t := Transport()
+	t.Dial = func(ctx context.Context, config transports.DialConfig) (transports.Client, error) {
+		c, err := dial(ctx, config)
+		if c, ok := c.(*client); ok {
+			c.conn = spin(c.conn)
+		}
+		return c, err
+	}
+	return t
+}
+
 // Server is a running echo.
 type Server struct {
 	listener net.Listener
@@ -63,6 +76,13 @@ func Listen(ctx context.Context, congestion string) (net.Listener, error) {
 
 // Serve starts an echo on the listener, which it owns from then on.
 func Serve(listener net.Listener) *Server {
+	return serve(listener, func(conn net.Conn) net.Conn { return conn })
+}
+
+// SpinServe starts an echo whose reads never sleep: every connection takes a core.
+func SpinServe(listener net.Listener) *Server { return serve(listener, spin) }
+
+func serve(listener net.Listener, wrap func(net.Conn) net.Conn) *Server {
 	s := &Server{listener: listener, conns: make(map[net.Conn]struct{})}
 	s.work.Go(func() {
 		for {
@@ -70,6 +90,7 @@ func Serve(listener net.Listener) *Server {
 			if err != nil {
 				return // closed
 			}
+			conn = wrap(conn)
 			if !s.keep(conn) {
 				return
 			}

@@ -126,10 +126,18 @@ func start(ctx context.Context, task Task, stderr io.Writer) (Ready, func() erro
 			return Ready{}, nil, fmt.Errorf("host: bare echo: %w", err)
 		}
 		ready.Sync = "none"
-		address, end = listener.Addr(), floor.Serve(listener).Close
+		serve := floor.Serve
+		if task.Spin {
+			serve = floor.SpinServe
+		}
+		address, end = listener.Addr(), serve(listener).Close
 	} else {
 		logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		if address, end, err = startGateway(ctx, task, logger); err != nil {
+		run := startGateway
+		if task.Null {
+			run, ready.Sync = startNull, "none"
+		}
+		if address, end, err = run(ctx, task, logger); err != nil {
 			return Ready{}, nil, err
 		}
 	}

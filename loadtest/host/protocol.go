@@ -14,6 +14,8 @@ type Task struct {
 	Sync              string   `json:"sync"`               // journal mode: off, os or always
 	CongestionControl string   `json:"congestion_control"` // TCP_CONGESTION of accepted sockets; empty = the system's
 	MaxConnections    int      `json:"max_connections"`
+	Null              bool     `json:"null"` // the transport's server in front of a gateway that answers at once and knows nothing
+	Spin              bool     `json:"spin"` // a bare echo whose reads never sleep
 }
 
 // Ready is what a child says when it can be dialed.

@@ -33,7 +33,8 @@ type Run struct {
 	Environment machine.Environment `json:"environment"`
 	Method      Method              `json:"method"`
 	Cells       []Cell              `json:"cells"`
-	Capacity    []Capacity          `json:"capacity"` // of the capacity search, whose trials are the cells; empty otherwise
+	Timer       *Latency            `json:"timer_us,omitempty"` // of a calibration: by how much a sleep of 500 µs ends too late
+	Capacity    []Capacity          `json:"capacity"`           // of the capacity search, whose trials are the cells; empty otherwise
 }
 
 // Method is how the cells were measured, where it is the same for all.
@@ -76,6 +77,7 @@ type Cell struct {
 	Arrivals    string    `json:"arrivals,omitempty"` // "poisson" or "constant"
 	Steps       []Step    `json:"steps,omitempty"`
 	Schedule    *Schedule `json:"schedule,omitempty"` // what became of it; open loop
+	Peer        string    `json:"peer"`               // gateway; null: the transport's server and nothing behind it; echo, or echo-spin: no transport at all
 	Run         int       `json:"run"`
 	Order       int       `json:"order"` // which cell of the run it was, from 1
 	Gomaxprocs  struct {
@@ -150,6 +152,14 @@ type Trend struct {
 	Z          float64 `json:"z"`      // of Mann and Kendall's test
 	Change     float64 `json:"change"` // from the first window to the last, as a share of the median
 }
+
+// What is at the other end of a cell.
+const (
+	PeerGateway = "gateway"
+	PeerNull    = "null"
+	PeerEcho    = "echo"
+	PeerSpin    = "echo-spin"
+)
 
 // Share is one size of a mix.
 type Share struct {
@@ -377,7 +387,7 @@ func (c *Cell) Fill(out runner.Outcome, validity runner.Validity, slos []stats.S
 	c.Good = stats.Good(slos, out.Response)
 	for _, slo := range slos {
 		verdict := slo.Judge(out.Response)
-		if c.IsFloor() {
+		if c.IsFloor() || c.Peer == PeerNull {
 			verdict.Outcome = stats.Undecided // no order was entered, so no objective was kept
 		}
 		c.SLO = append(c.SLO, newObjective(verdict))
@@ -418,7 +428,7 @@ func (r *Run) Finish() {
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		for _, f := range r.Cells {
-			if floor := f.Response.Values["p50"]; f.IsFloor() && f.Size == c.Size && f.Clients == c.Clients && floor > 0 && c.Response.Values["p50"] > 0 {
+			if floor := f.Response.Values["p50"]; f.IsFloor() && f.Peer != PeerSpin && f.Run == c.Run && f.Size == c.Size && f.Clients == c.Clients && floor > 0 && c.Response.Values["p50"] > 0 {
 				multiple := c.Response.Values["p50"] / floor
 				c.FloorMultiple = &multiple
 			}

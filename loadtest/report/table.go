@@ -75,6 +75,9 @@ func wrap(text, indent string) string {
 func (t *table) heading() {
 	m := t.run.Method
 	where := "gateway hosted, fresh for every cell, journal " + m.Journal
+	if t.run.Timer != nil {
+		where = "no gateway, a server hosted afresh for every cell"
+	}
 	if m.Target != "" {
 		where = "gateway at " + m.Target
 	}
@@ -192,6 +195,12 @@ func (c *Cell) amplificationText() string {
 // Name is how the table calls the cell.
 func (c *Cell) Name() string {
 	name := cmp.Or(c.Spec, c.Transport)
+	switch c.Peer {
+	case PeerNull:
+		name += " (null)"
+	case PeerSpin:
+		name += " (spinning)"
+	}
 	if c.InFlight > 0 {
 		name += fmt.Sprintf(" <=%d", c.InFlight)
 	}
@@ -199,7 +208,7 @@ func (c *Cell) Name() string {
 }
 
 func (c *Cell) sloText() string {
-	if c.IsFloor() || len(c.SLO) == 0 {
+	if c.IsFloor() || c.Peer == PeerNull || len(c.SLO) == 0 {
 		return "-"
 	}
 	met, decided := 0, 0
@@ -370,8 +379,12 @@ func (t *table) validity() {
 // closing is what the run comes to: the objective by transport, the multiple of the floor, the lowest and the highest tail.
 func (t *table) closing() {
 	t.line("")
-	for _, name := range t.names() {
-		t.line("%s", t.objective(name))
+	if t.run.Timer == nil {
+		for _, name := range t.names() {
+			t.line("%s", t.objective(name))
+		}
+	} else {
+		t.line("(null): the transport's own server with nothing behind it. A sleep of 500 µs ends %s too late at p50, %s at p99: the floor of an open loop's lag.", t.run.Timer.text("p50"), t.run.Timer.text("p99"))
 	}
 	t.floor()
 	t.tail()
@@ -416,7 +429,7 @@ func (t *table) objective(name string) string {
 
 func (t *table) floor() {
 	for _, f := range t.cells {
-		if !f.IsFloor() || f.Validity == runner.Invalid {
+		if !f.IsFloor() || f.Peer == PeerSpin || f.Validity == runner.Invalid {
 			continue
 		}
 		var parts []string
