@@ -148,9 +148,9 @@ func forEachFlow(b *testing.B, run func(*testing.B, matching.Options, []matching
 
 // syntheticFlow makes 200,000 messages with sequential ids: half of them new
 // orders near a wandering middle, two fifths cancels and one tenth replaces of
-// orders that rest then. A book of about 5,000 orders is built first and kept. The
-// orders lie spread ticks from the middle on average: with 40 they crowd on some 300
-// levels, with 40,000 most have one for themselves.
+// orders that rest then, once 5,000 have been entered that may still rest. The
+// orders lie spread ticks from the middle on average: with 40 about 3,000 rest on
+// some 450 levels, with 40,000 about 700, each on a level of its own.
 func syntheticFlow(tb testing.TB, spread int64) []matching.Command {
 	const messages, depth = 200_000, 5_000
 	engine, err := matching.NewEngine(matching.Options{})

@@ -1,6 +1,9 @@
 package matching
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // ladder is an array with a slot for each tick of a window near the best price, and
 // a sorted slice for what lies farther away. The window moves when a better price
@@ -104,8 +107,8 @@ func (l *ladder) move(base uint64) {
 		l.unset(at)
 	}
 	l.base, l.leaving = base, out
-	for i := len(out) - 1; i >= 0; i-- { // all better than every far key
-		l.far.entries = append(l.far.entries, out[i])
+	for _, entry := range slices.Backward(out) { // all better than every far key
+		l.far.entries = append(l.far.entries, entry)
 	}
 	for last := len(l.far.entries) - 1; last >= 0 && l.covers(l.far.entries[last].key); last-- {
 		l.set(l.far.entries[last].key-l.base, l.far.entries[last].level)
