@@ -35,10 +35,12 @@ type Answer struct {
 
 // fill writes a first answer.
 func (a *Answer) fill(first *answer, receivedNs int64) {
-	*a = Answer{
-		Sequence: first.sequence, Epoch: first.epoch, Reason: first.reason, ReceivedNs: receivedNs, limit: first.limit, firm: first.firm,
-	}
+	// Field by field: a literal would be built beside it and copied.
+	a.OrderID, a.Reason = 0, first.reason
 	a.setQuantities(&first.quantities)
+	a.Sequence, a.Epoch, a.Duplicate, a.ReceivedNs = first.sequence, first.epoch, false, receivedNs
+	a.Count, a.TriggerNs, a.Session, a.Incarnation, a.NextSequence = 0, 0, 0, 0, 0
+	a.limit, a.firm = first.limit, first.firm
 }
 
 // answerOrder writes an order's first answer.

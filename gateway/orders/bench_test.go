@@ -1,6 +1,8 @@
 package orders
 
 import (
+	"bytes"
+	"io"
 	"strconv"
 	"testing"
 
@@ -64,4 +66,31 @@ func BenchmarkOrder(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "orders/s")
+}
+
+// BenchmarkSnapshot writes and restores a state of 200,000 orders with their events.
+func BenchmarkSnapshot(b *testing.B) {
+	const n = 200_000
+	r := newRig(b, Options{MaxIDs: n, MaxOpenOrders: n}, "alpha")
+	for i := range n {
+		r.do(limit(0, "order-"+strconv.Itoa(i), matching.Side(1+i%2), 10, 100-int64(i%2)*int64(i%3)))
+	}
+	text := snapshotOf(b, r.state)
+	b.Run("write", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			if err := r.state.WriteSnapshot(io.Discard); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(len(text))/n, "B/order")
+	})
+	b.Run("restore", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			if _, err := RestoreSnapshot(r.options, bytes.NewReader(text)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

@@ -29,34 +29,33 @@ const (
 )
 
 // Command is one input of the state. The caller owns it and what it points to, and may reuse both after Apply. Which fields count
-// depends on the kind, all others are zero; Decide fills the verdict.
+// depends on the kind, all others are zero; Decide fills the verdict. What a new order has stands first, in three cache lines.
 type Command struct {
 	Kind       Kind
 	Account    uint32 // number of the account; not for definitions, limits, kill switches and the end of the day
 	ReceivedNs int64  // gateway clock, nanoseconds since 1970; not journaled with definitions
 
-	ClientOrderID ID // Submit, Replace, Cancel: the order
-	RequestID     ID // Replace, Cancel, MassCancel: the request, zero = not remembered
-
-	Symbol      Symbol // Submit, MassCancel
-	Side        matching.Side
-	Type        matching.OrderType
-	TimeInForce matching.TimeInForce
-	Quantity    uint64 // lots; Replace: the new total
-	Price       int64  // ticks; 0 for a market order
-
-	PostOnly            bool                         // Submit, as the four below
+	ClientOrderID       ID     // Submit, Replace, Cancel: the order
+	Symbol              Symbol // Submit, MassCancel
+	Side                matching.Side
+	Type                matching.OrderType
+	TimeInForce         matching.TimeInForce
 	SelfTradePrevention matching.SelfTradePrevention // zero and AllowSelfTrade are the same
-	DisplayQuantity     uint64                       // lots
-	MinimumQuantity     uint64                       // lots
-	Session             uint32                       // number plus one of the session; 0 = entered without one
+	PostOnly            bool
+	Session             uint32 // number plus one of the session, 0 = entered without one; also Logout and ExpireSession, and Logon, where Decide fills it in
+	Quantity            uint64 // lots; Replace: the new total
+	Price               int64  // ticks; 0 for a market order
+	DisplayQuantity     uint64 // lots
+	MinimumQuantity     uint64 // lots
 
-	// Session also counts in Logout and ExpireSession, and in Logon, where Decide fills it in.
+	Verdict Verdict
+
+	RequestID ID // Replace, Cancel, MassCancel: the request, zero = not remembered
 
 	SessionID      ID     // Logon
 	DisconnectMode uint8  // Logon: number of proto orderentry.v1.DisconnectMode
-	GraceNs        int64  // Logon: how long a lost connection may take to return, in nanoseconds
 	Incarnation    uint32 // Logout, ExpireSession: which logon of the session is meant
+	GraceNs        int64  // Logon: how long a lost connection may take to return, in nanoseconds
 	TriggerNs      int64  // CancelAllAfter, FireTimer: nanoseconds since 1970
 
 	Scope      Scope   // SetLimits, SetKillSwitch
@@ -69,8 +68,6 @@ type Command struct {
 	Name       string      // DefineAccount, DefineFirm: 1 to 32 bytes
 	Firm       string      // DefineAccount: name of a defined firm, empty = none
 	Group      string      // DefineAccount: account group for self-trade prevention, at most 32 bytes, empty = none
-
-	Verdict Verdict
 }
 
 // MaxTextBytes bounds Command.Text.

@@ -85,18 +85,24 @@ func (e *eventStore) reserve(n int) {
 
 // add returns the room for a stream's next event.
 func (e *eventStore) add(t *stream) *event {
-	if t.length%eventChunkLength == 0 {
-		if last := len(e.free) - 1; last >= 0 {
-			t.chunks = append(t.chunks, e.free[last])
-			e.free[last] = nil
-			e.free = e.free[:last]
-		} else {
-			t.chunks = append(t.chunks, new(eventChunk))
-		}
+	at := t.length % eventChunkLength
+	if at == 0 {
+		t.chunks = append(t.chunks, e.take())
 	}
 	t.length++
 	e.used++
-	return t.at(t.length)
+	return &t.chunks[len(t.chunks)-1][at]
+}
+
+func (e *eventStore) take() *eventChunk {
+	last := len(e.free) - 1
+	if last < 0 {
+		return new(eventChunk)
+	}
+	chunk := e.free[last]
+	e.free[last] = nil
+	e.free = e.free[:last]
+	return chunk
 }
 
 // release takes a stream's chunks back.
