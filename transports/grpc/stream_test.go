@@ -23,6 +23,7 @@ import (
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
+	"tailgate/transports/grpc"
 	"tailgate/transports/internal/fake"
 )
 
@@ -136,7 +137,7 @@ func TestTradeByHand(t *testing.T) {
 	if r := hear(t, stream); r.GetCorrelationId() != 10 || r.GetLogout().GetText() != "bye" {
 		t.Errorf("the logout is answered with %v", r)
 	}
-	if _, err := stream.Recv(); err != io.EOF {
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
 		t.Errorf("the stream ended with %v", err)
 	}
 	if lost := gateway.Lost(); len(lost) != 0 {
@@ -181,7 +182,7 @@ func TestHalfCloseAnswersAndLosesTheSession(t *testing.T) {
 	if r := hear(t, stream); r.GetSubmitOrder().GetClientOrderId() != "o" {
 		t.Errorf("the order is answered with %v", r)
 	}
-	if _, err := stream.Recv(); err != io.EOF {
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
 		t.Errorf("the stream ended with %v", err)
 	}
 	if lost := gateway.Lost(); len(lost) != 1 {
@@ -302,7 +303,7 @@ func TestWhatIsNoTradeRequestEndsTheSession(t *testing.T) {
 	// The payload of an order is broken: its request is refused. Then the envelope itself is.
 	broken := protowire.AppendBytes(protowire.AppendTag([]byte{8, 2}, 3, protowire.BytesType), []byte{0x80})
 	for _, b := range [][]byte{raw(logonRequest("s")), raw(orderRequest(1, "o")), broken, {0x80}, raw(orderRequest(3, "p"))} {
-		if err := stream.SendMsg(&b); err != nil && err != io.EOF {
+		if err := stream.SendMsg(&b); err != nil && !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
 	}
@@ -419,7 +420,8 @@ func TestRequestsThatAreThereAreCommittedAsOne(t *testing.T) {
 func TestSlowStreamHurtsNobodyOnItsConnection(t *testing.T) {
 	feed := &fake.Feed{}
 	gateway := &fake.Gateway{Feed: feed}
-	server := listen(t, gateway, transports.ListenConfig{Limits: transports.Limits{WriteTimeout: 300 * time.Millisecond}})
+	var log fake.Log
+	server := listen(t, gateway, transports.ListenConfig{Logger: log.Logger(), Limits: transports.Limits{WriteTimeout: 300 * time.Millisecond}})
 	stub := pb.NewOrderEntryServiceClient(native(t, server, ggrpc.WithInitialWindowSize(64<<10), ggrpc.WithInitialConnWindowSize(1<<20)))
 	late, err := stub.StreamExecutions(t.Context(), &pb.StreamExecutionsRequest{})
 	if err != nil {
@@ -452,6 +454,9 @@ func TestSlowStreamHurtsNobodyOnItsConnection(t *testing.T) {
 	}
 	if lost := gateway.Lost(); len(lost) != 1 {
 		t.Errorf("lost are %v", lost)
+	}
+	if text := log.String(); strings.Count(text, "SLOW_READER") != 3 || !strings.Contains(text, "127.0.0.1:") {
+		t.Errorf("the log has %s, want three slow readers with their address", text)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -542,5 +547,30 @@ func TestStreamsOfAGatewayWithoutThem(t *testing.T) {
 	checkEnd(t, err, codes.Unimplemented, pb.Reason_REASON_UNIMPLEMENTED)
 	if errors.Is(err, io.EOF) {
 		t.Error("it ended as if it were complete")
+	}
+}
+
+func TestStreamsOverTLSWithAKey(t *testing.T) {
+	serverTLS, clientTLS := fake.Certificate(t)
+	feed := &fake.Feed{}
+	feed.Publish(1)
+	server := listen(t, &fake.Gateway{Feed: feed, Key: "good"}, transports.ListenConfig{TLS: serverTLS})
+	config := transports.DialConfig{Address: server.Addr().String(), TLS: clientTLS, Key: "good"}
+	events := make(chan *pb.ExecutionReport, 1)
+	trader, err := grpc.Transport().Trade(t.Context(), config, &pb.Logon{SessionId: "s"}, func(e *pb.ExecutionReport) { events <- e })
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-events
+	if err := trader.Do(t.Context(), fake.Call(transports.SubmitOrder, fake.Order("o", nil))); err != nil {
+		t.Error(err)
+	}
+	if err := trader.Logout(t.Context(), ""); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	err = grpc.Transport().Executions(ctx, config, &pb.StreamExecutionsRequest{}, func(*pb.ExecutionReport) { cancel() })
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

@@ -401,7 +401,7 @@ func executions(ctx context.Context, config transports.DialConfig, message *pb.S
 	if err != nil {
 		return fmt.Errorf("grpc: executions of %s: %w", config.Address, err)
 	}
-	defer c.Close()
+	defer c.Close() //nolint:errcheck // it was read to its end
 	outer := ctx
 	ctx, cancel := context.WithCancel(outer)
 	defer cancel()

@@ -226,7 +226,7 @@ func (n *network) executions(ctx context.Context, config transports.DialConfig, 
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer c.Close() //nolint:errcheck // has none
 	s := c.server
 	if err := s.enter(); err != nil {
 		return err

@@ -90,7 +90,6 @@ func TestDialFailsClearly(t *testing.T) {
 		t.Fatal(err)
 	}
 	nobody := closed.Addr().String()
-	closed.Close()
 	stranger := serveScript(t, func(_ *script, _ int, conn net.Conn) {
 		_, _ = io.WriteString(conn, "220 mail.example ESMTP\r\n")
 		_, _ = io.Copy(io.Discard, conn)
@@ -109,6 +108,7 @@ func TestDialFailsClearly(t *testing.T) {
 	})
 	silent := serveScript(t, func(_ *script, _ int, conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 	short := transports.Limits{HandshakeTimeout: 300 * time.Millisecond}
+	closed.Close() // last, so that no other listener of this test gets its port
 	for name, c := range map[string]struct {
 		config transports.DialConfig
 		want   []string

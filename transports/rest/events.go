@@ -37,7 +37,7 @@ var eventsHeader = []string{eventsType}
 
 // streamEvents answers GET /v1/executions. It returns an error for what is refused before the stream begins; how it ends later is an
 // event of the stream. Its connection is closed with it: a stream ends for reasons that are no good for another request.
-func (h *handler) streamEvents(w http.ResponseWriter, r *http.Request, route *route, session transports.Session) error {
+func (h *handler) streamEvents(w http.ResponseWriter, r *http.Request, route *route, peer transports.Peer, session transports.Session) error {
 	request := new(pb.StreamExecutionsRequest)
 	if err := refuseBody(r, route); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (h *handler) streamEvents(w http.ResponseWriter, r *http.Request, route *ro
 		events.Close()
 		return nil
 	}
-	s := &eventStream{handler: h, out: http.NewResponseController(w), w: w}
+	s := &eventStream{handler: h, peer: peer, out: http.NewResponseController(w), w: w}
 	s.run(ctx, cancel, events)
 	return nil
 }
@@ -97,6 +97,7 @@ func readLastEventID(headers []string, request *pb.StreamExecutionsRequest) erro
 // eventStream is one stream on its way.
 type eventStream struct {
 	handler *handler
+	peer    transports.Peer
 	w       http.ResponseWriter
 	out     *http.ResponseController
 	buffer  []byte
@@ -220,7 +221,7 @@ func (s *eventStream) flush() bool {
 		err = s.out.Flush()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		s.handler.logger.Warn("a peer that does not read was cut off", "reason", pb.Reason_REASON_SLOW_READER.String(), "of", "StreamExecutions")
+		s.handler.logger.Warn("a peer that does not read was cut off", "reason", pb.Reason_REASON_SLOW_READER.String(), "remote", s.peer.Remote, "of", "StreamExecutions")
 	}
 	return err == nil
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -288,6 +289,47 @@ func TestLeavingClosesTheSession(t *testing.T) {
 			t.Fatalf("%d sessions, %d readers are left", gateway.Sessions(), feed.Readers())
 		}
 		<-time.After(time.Millisecond)
+	}
+}
+
+func TestPeerThatReadsNoEventsIsCutAndNamed(t *testing.T) {
+	feed := &fake.Feed{}
+	feed.Publish(20_000)
+	var log fake.Log
+	server := listen(t, &fake.Gateway{Feed: feed}, transports.ListenConfig{Logger: log.Logger(), Limits: transports.Limits{WriteTimeout: 200 * time.Millisecond}})
+	conn := connect(t, server)
+	if _, err := io.WriteString(conn, "GET /v1/executions HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); !strings.Contains(log.String(), "SLOW_READER") || feed.Readers() > 0; {
+		if time.Now().After(end) {
+			t.Fatalf("%d readers are left, the log has %q", feed.Readers(), log.String())
+		}
+		<-time.After(time.Millisecond)
+	}
+	if !strings.Contains(log.String(), conn.LocalAddr().String()) {
+		t.Errorf("the log does not name the peer: %s", log.String())
+	}
+	untilClosed(t, conn)
+}
+
+func untilClosed(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if _, err := io.Copy(io.Discard, conn); isTimeout(err) {
+		t.Error("the connection is still open")
+	}
+}
+
+func TestStreamsOverTLSWithAKey(t *testing.T) {
+	serverTLS, clientTLS := fake.Certificate(t)
+	feed := &fake.Feed{}
+	feed.Publish(1)
+	server := listen(t, &fake.Gateway{Feed: feed, Key: "good"}, transports.ListenConfig{TLS: serverTLS})
+	ctx, cancel := context.WithCancel(t.Context())
+	config := transports.DialConfig{Address: server.Addr().String(), TLS: clientTLS, Key: "good"}
+	err := rest.Transport().Executions(ctx, config, &pb.StreamExecutionsRequest{}, func(*pb.ExecutionReport) { cancel() })
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
 

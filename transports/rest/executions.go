@@ -28,7 +28,7 @@ func executions(ctx context.Context, config transports.DialConfig, request *pb.S
 	if err != nil {
 		return fmt.Errorf("rest: executions of %s: %w", config.Address, err)
 	}
-	defer c.Close()
+	defer c.Close() //nolint:errcheck // it was read to its end
 	err = c.follow(ctx, config.Limits.WithDefaults().HandshakeTimeout, request, receive)
 	if ctx.Err() != nil {
 		return ctx.Err()

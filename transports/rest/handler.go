@@ -112,7 +112,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer session.Close()
 	if route.stream {
-		return h.streamEvents(w, r, route, session)
+		return h.streamEvents(w, r, route, peer, session)
 	}
 	pool := h.pools[route.operation]
 	job := pool.Get().(*work)

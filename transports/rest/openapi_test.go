@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/internal/fake"
 )
@@ -201,5 +202,42 @@ func TestOpenAPISaysTheRules(t *testing.T) {
 	state := dig(t, document, "paths", "/v1/orders", "get")["parameters"].([]any)[0].(map[string]any)
 	if got := fmt.Sprint(dig(t, state, "schema")["enum"]); got != "[open all]" {
 		t.Errorf("states are %v", got)
+	}
+}
+
+// TestOpenAPIDescribesTheStream holds what comes as events to the schemas that the document has for them.
+func TestOpenAPIDescribesTheStream(t *testing.T) {
+	feed := &fake.Feed{}
+	feed.Publish(1)
+	feed.Fail(transports.Refuse(pb.Reason_REASON_THROTTLED, "enough"))
+	server := listen(t, &fake.Gateway{Feed: feed}, transports.ListenConfig{})
+	document := ask(t, server, "GET", "/openapi.json", "").body
+	operation := dig(t, document, "paths", "/v1/executions", "get")
+	var names []string
+	parameters, _ := operation["parameters"].([]any)
+	for _, p := range parameters {
+		names = append(names, fmt.Sprint(p.(map[string]any)["in"], " ", p.(map[string]any)["name"]))
+	}
+	if got := strings.Join(names, ", "); got != "query account, query from_sequence, query epoch, header Last-Event-ID" {
+		t.Errorf("parameters are %s", got)
+	}
+	data := dig(t, operation, "responses", "200", "content", "text/event-stream", "x-event-data")
+	c := checker{t, document}
+	seen := 0
+	for event := range strings.SplitSeq(string(ask(t, server, "GET", "/v1/executions", "").raw), "\n\n") {
+		_, event, ok := strings.Cut(event, "event: ")
+		if !ok {
+			continue
+		}
+		seen++
+		name, text, _ := strings.Cut(event, "\ndata: ")
+		var value any
+		if err := json.Unmarshal([]byte(text), &value); err != nil {
+			t.Fatalf("%v in %q", err, text)
+		}
+		c.check(name, dig(t, data, name), value)
+	}
+	if seen != 2 {
+		t.Errorf("%d events came, want an execution and an error", seen)
 	}
 }

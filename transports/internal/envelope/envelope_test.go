@@ -2,6 +2,7 @@ package envelope_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -18,7 +19,7 @@ import (
 // nothing else is.
 func TestMembersAreTheContracts(t *testing.T) {
 	var ops []transports.Operation
-	for op := transports.Operation(0); op < 100; op++ {
+	for op := range transports.Operation(100) {
 		ops = append(ops, op)
 	}
 	requests := (*pb.TradeRequest)(nil).ProtoReflect().Descriptor().Oneofs().ByName("request").Fields()
@@ -150,7 +151,7 @@ func TestHeadAndPayloadAreTheMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		head := envelope.AppendHead([]byte("x"), correlation, envelope.Execution, len(report))
-		if got := append(head[1:], report...); !bytes.Equal(got, want) {
+		if got := slices.Concat(head[1:], report); !bytes.Equal(got, want) {
 			t.Errorf("correlation %d: %x, want %x", correlation, got, want)
 		}
 		if size := envelope.HeadSize(correlation, len(report)); size != len(head)-1 || size > envelope.MaxHead {

@@ -209,3 +209,24 @@ func TestWriteGoesOnWhileBytesMove(t *testing.T) {
 		}
 	})
 }
+
+func TestCondemnedAreClosedWhenAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipes()
+		l := guard.Listen(p, guard.Options{MaxConnections: 2, SurplusTime: time.Second})
+		defer closing(t, l)
+		good, goodServer := accept(t, p, l)
+		bad, badServer := accept(t, p, l)
+		defer closing(t, good)
+		badServer.Condemn()
+		if isClosed(bad) {
+			t.Error("a condemned connection is closed before its time")
+		}
+		l.CloseCondemned()
+		if !isClosed(bad) || isClosed(good) {
+			t.Errorf("closed are: condemned %t, other %t", isClosed(bad), isClosed(good))
+		}
+		l.CloseCondemned() // and it is forgotten
+		closing(t, goodServer)
+	})
+}

@@ -34,7 +34,7 @@ func answersAndEvents(t *testing.T, transport transports.Transport) {
 		})
 	}
 	group.Wait()
-	box.wait(t, 3+2*callers*each, 1, 1)
+	box.wait(t, 3+2*callers*each, 1)
 	if trader.Err() != nil {
 		t.Errorf("Err is %v before the end", trader.Err())
 	}
@@ -217,8 +217,8 @@ func drain(t *testing.T, transport transports.Transport) {
 		streamed <- transport.Executions(context.Background(), r.config(), &pb.StreamExecutionsRequest{}, seen.receive)
 	}()
 	r.feed.Publish(5)
-	box.wait(t, 5, 1, 1)
-	seen.wait(t, 5, 1, 1)
+	box.wait(t, 5, 1)
+	seen.wait(t, 5, 1)
 	h := r.hold()
 	accepted := r.held(h, trader, "o-1")
 	stopped := make(chan error, 1)
@@ -270,7 +270,7 @@ func takeover(t *testing.T, transport transports.Transport) {
 	checkFault(t, "the older", r.done(older), pb.Reason_REASON_SESSION_REPLACED, notProcessed)
 	checkFault(t, "a request of the older", r.order(older, "o"), pb.Reason_REASON_SESSION_REPLACED, notProcessed)
 	r.feed.Publish(1)
-	box.wait(t, 1, 1, 1)
+	box.wait(t, 1, 1)
 	for _, trader := range []transports.Trader{newer, other} {
 		if err := r.order(trader, "p"); err != nil {
 			t.Error(err)
@@ -286,7 +286,7 @@ func resume(t *testing.T, transport transports.Transport) {
 	r.feed.Publish(20)
 	box := newInbox()
 	first := r.trade(&pb.Logon{SessionId: "s"}, box.receive)
-	box.wait(t, 20, 1, 1)
+	box.wait(t, 20, 1)
 	first.Close()
 	if err := r.done(first); err != nil {
 		t.Errorf("the closed session ended with %v", err)
@@ -298,7 +298,7 @@ func resume(t *testing.T, transport transports.Transport) {
 	if ack := second.Ack(); ack.GetEpoch() != 1 || ack.GetNextSequence() != 11 {
 		t.Errorf("the ack is %v", ack)
 	}
-	again.wait(t, 310, 1, 11)
+	again.wait(t, 310, 11)
 	if err := r.order(second, "o"); err != nil {
 		t.Error(err)
 	}
@@ -353,7 +353,7 @@ func eventsEnd(t *testing.T, transport transports.Transport) {
 		t.Errorf("what was accepted: %v", err)
 	}
 	checkFault(t, "the session", r.done(trader), pb.Reason_REASON_THROTTLED, notProcessed)
-	box.wait(t, 7, 1, 1)
+	box.wait(t, 7, 1)
 }
 
 func panics(t *testing.T, transport transports.Transport) {
@@ -450,5 +450,5 @@ func largeOrders(t *testing.T, transport transports.Transport) {
 		})
 	}
 	group.Wait()
-	box.wait(t, 4*8*50, 1, 1)
+	box.wait(t, 4*8*50, 1)
 }

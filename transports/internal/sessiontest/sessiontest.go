@@ -88,15 +88,15 @@ func (b *inbox) receive(e *pb.ExecutionReport) {
 	}
 }
 
-// wait returns the events once there are n, and checks that they are the feed's from that place on.
-func (b *inbox) wait(t *testing.T, n int, epoch uint32, first uint64) {
+// wait waits until n events have come, and checks that they are the feed's of epoch 1 from that place on.
+func (b *inbox) wait(t *testing.T, n int, first uint64) {
 	t.Helper()
 	b.count(t, n)
 	b.mu.Lock()
 	events := b.events[:n]
 	b.mu.Unlock()
 	for i, e := range events {
-		if want := fake.Report(epoch, first+uint64(i)); !proto.Equal(e, want) {
+		if want := fake.Report(1, first+uint64(i)); !proto.Equal(e, want) {
 			t.Fatalf("event %d is %v, want %v", i, e, want)
 		}
 	}
@@ -121,19 +121,15 @@ func (b *inbox) count(t *testing.T, n int) {
 }
 
 // trade opens a session, which the end of the test closes.
-func (r *rig) trade(logon *pb.Logon, receive func(*pb.ExecutionReport), changes ...func(*transports.DialConfig)) transports.Trader {
+func (r *rig) trade(logon *pb.Logon, receive func(*pb.ExecutionReport)) transports.Trader {
 	r.Helper()
-	config := r.config()
-	for _, change := range changes {
-		change(&config)
-	}
-	trader, err := r.transport.Trade(r.Context(), config, logon, receive)
+	trader, err := r.transport.Trade(r.Context(), r.config(), logon, receive)
 	if err != nil {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() {
 		trader.Close()
-		r.done(trader)
+		<-trader.Done()
 	})
 	return trader
 }
