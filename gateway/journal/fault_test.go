@@ -49,6 +49,9 @@ func TestFaults(t *testing.T) {
 						reached = faultAt(t, base.Killed(nil, 0), mode, h, f, &seen)
 					})
 				}
+				if every > 1 {
+					return // a part of the calls need not have all of them
+				}
 				if lasting := failure.Lasting && failure.Match == nil; !lasting && !t.Failed() && (seen.snapshots == 0 || seen.after == 0) {
 					t.Errorf("%+v: the faults are all alike", seen)
 				}
