@@ -22,11 +22,16 @@ type memoryLog struct {
 	keep    bool
 	records [][]byte // guarded by the sequencer's lock
 	fail    atomic.Pointer[error]
+
+	onAppend func() // nil, or called under the sequencer's lock
 }
 
 func (l *memoryLog) Append(_ int64, payload []byte) (uint64, error) {
 	if fail := l.fail.Load(); fail != nil {
 		return 0, *fail
+	}
+	if l.onAppend != nil {
+		l.onAppend()
 	}
 	if l.keep {
 		l.records = append(l.records, slices.Clone(payload))
@@ -85,8 +90,8 @@ func configured(t testing.TB, c Config, ids int) (*Gateway, *memoryLog) {
 	return g, log
 }
 
-// restarted returns a gateway over what is in another one's log, as after a crash.
-func restarted(t testing.TB, log *memoryLog, keys map[string]Key) (*Gateway, *memoryLog) {
+// replayed returns a sequencer over what is in another one's log.
+func replayed(t testing.TB, log *memoryLog) (*sequencer.Sequencer, *memoryLog) {
 	t.Helper()
 	replica, err := sequencer.NewReplica(orders.Options{MaxIDs: 1 << 16})
 	if err != nil {
@@ -99,7 +104,14 @@ func restarted(t testing.TB, log *memoryLog, keys map[string]Key) (*Gateway, *me
 		}
 	}
 	again.lsn.Store(uint64(len(again.records)))
-	g, err := New(sequencer.New(replica, again), Config{Keys: hashed(keys)})
+	return sequencer.New(replica, again), again
+}
+
+// restarted returns a gateway over what is in another one's log, as after a crash. It journals what became of lost sessions.
+func restarted(t testing.TB, log *memoryLog, keys map[string]Key) (*Gateway, *memoryLog) {
+	t.Helper()
+	s, again := replayed(t, log)
+	g, err := New(s, Config{Keys: hashed(keys)})
 	if err != nil {
 		t.Fatal(err)
 	}

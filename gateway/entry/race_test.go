@@ -62,7 +62,7 @@ func TestTakeoversOrdersAndExpiry(t *testing.T) {
 	g.Drain()
 
 	// In the log each order carries the session's number, and stands between its connection's logon and the next one.
-	holder, logons := "", map[string]string{}
+	holding, logons := "", map[string]string{}
 	inLog := 0
 	for _, record := range log.records {
 		var c orders.Command
@@ -71,20 +71,20 @@ func TestTakeoversOrdersAndExpiry(t *testing.T) {
 		}
 		switch c.Kind {
 		case orders.Logon:
-			holder = ""
+			holding = ""
 		case orders.Submit:
 			inLog++
 			id := c.ClientOrderID.String()
 			connection := id[:len(id)-len(id[lastDash(id):])]
-			if holder == "" {
-				holder = connection
+			if holding == "" {
+				holding = connection
 				if before, again := logons[connection]; again {
 					t.Errorf("order %s was entered after its connection had lost the session (%s)", id, before)
 				}
 				logons[connection] = id
 			}
-			if holder != connection {
-				t.Errorf("order %s was entered while %s held the session", id, holder)
+			if holding != connection {
+				t.Errorf("order %s was entered while %s held the session", id, holding)
 			}
 			if c.Session != 1 {
 				t.Errorf("order %s carries session %d, want 1", id, c.Session)
@@ -95,10 +95,30 @@ func TestTakeoversOrdersAndExpiry(t *testing.T) {
 	if inLog != len(accepted) {
 		t.Errorf("%d orders are in the log, %d were accepted", inLog, len(accepted))
 	}
-	again, _ := restarted(t, log, traders)
-	defer again.Drain()
-	if digestOf(g.sequencer) != digestOf(again.sequencer) {
+	if again, _ := replayed(t, log); digestOf(g.sequencer) != digestOf(again) {
 		t.Error("a replay of the log gives another state")
+	}
+}
+
+// TestNoRequestIsUnderWayAtATakeover: at the moment at which a logon enters the log, no request of the connection that it replaces is between
+// its own checks and the writer's lock, where it would enter behind the logon.
+func TestNoRequestIsUnderWayAtATakeover(t *testing.T) {
+	g, log := newGateway(t, traders, 100)
+	defer g.Drain()
+	old, young := open(t, g, "alpha"), open(t, g, "alpha")
+	mustLogon(t, old, "S", none, 0)
+	looked := false
+	log.onAppend = func() {
+		looked = true
+		if old.mu.TryRLock() {
+			old.mu.RUnlock()
+			t.Error("a request of the older connection could be under way")
+		}
+	}
+	mustLogon(t, young, "S", none, 0)
+	log.onAppend = nil
+	if !looked {
+		t.Error("the logon is not in the log")
 	}
 }
 

@@ -488,6 +488,28 @@ func TestSameBytesAfterARestart(t *testing.T) {
 	again.Drain()
 }
 
+// TestStreamOutlivesQuietDays: a reader that has everything goes on behind days in which its account had no event.
+func TestStreamOutlivesQuietDays(t *testing.T) {
+	g, _ := newGateway(t, traders, 100)
+	defer g.Drain()
+	s := open(t, g, "alpha")
+	e, err := s.Subscribe(t.Context(), &pb.StreamExecutionsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for range 3 {
+		if err := g.sequencer.Execute(&orders.Command{Kind: orders.EndDay}, &orders.Answer{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enter(t, s, "a", pb.Side_SIDE_BUY, 1)
+	batch, err := e.Next(t.Context())
+	if err != nil || len(batch) != 1 || batch[0].Epoch != 4 || batch[0].Sequence != 1 {
+		t.Errorf("%v, %v; want event 1 of epoch 4", batch, err)
+	}
+}
+
 // stream reads all that is there of an account's events, from the first epoch on.
 func stream(t *testing.T, s *session) (list [][]byte) {
 	t.Helper()

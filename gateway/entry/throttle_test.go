@@ -57,9 +57,12 @@ func TestThrottle(t *testing.T) {
 		{"the firm's rate holds an account without one", 0, 5, []step{
 			{class: ordering, n: 6, through: 5, retry: 200 * ms},
 		}},
-		{"the lower rate holds, and the firm's refusal costs the account nothing", 10, 5, []step{
+		{"the lower rate holds", 10, 5, []step{
 			{class: ordering, n: 6, through: 5, retry: 200 * ms},
 			{after: 400 * ms, class: ordering, n: 3, through: 2, retry: 200 * ms},
+		}},
+		{"the firm's refusal costs the account nothing", 8, 5, []step{
+			{class: ordering, n: 10, through: 5, retry: 200 * ms}, // were it not so, the account would refuse, for 125 ms
 		}},
 		{"the higher firm rate does not matter", 5, 50, []step{
 			{class: ordering, n: 6, through: 5, retry: 200 * ms},
