@@ -24,7 +24,7 @@ func verifyJournal(dir string, stdout, stderr io.Writer) int {
 	report, err := journal.Verify(dir, nil, nil)
 	if err != nil {
 		fmt.Fprintf(stderr, "gateway: journal %s: %v\n", dir, err)
-		if damage, ok := errors.AsType[*journal.DamageError](err); ok {
+		if damage, ok := errors.AsType[*journal.DamageError](err); ok && !damage.Final {
 			fmt.Fprintf(stderr, "'gateway journal cut --data %s %d' gives up that record and all behind it.\n", dir, damage.LSN)
 		}
 		return exitFailure

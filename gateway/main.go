@@ -206,9 +206,13 @@ func advice(err error, dir string) string {
 	case errors.Is(err, journal.ErrLocked):
 		return "Another gateway uses this folder. Stop it, or choose another folder with --data DIR.\n"
 	case errors.Is(err, journal.ErrDamaged):
-		return fmt.Sprintf("Nothing was changed. 'gateway journal verify --data %s' shows it again, 'gateway journal cut' gives up what cannot be read.\n", dir)
+		text := fmt.Sprintf("Nothing was changed. 'gateway journal verify --data %s' shows it again", dir)
+		if damage, ok := errors.AsType[*journal.DamageError](err); ok && !damage.Final {
+			text += ", 'gateway journal cut' gives up what cannot be read"
+		}
+		return text + ".\n"
 	case errors.Is(err, orders.ErrReplay):
-		return "Nothing was changed. The journal was written with larger sizes: set ids.max, book.max_orders and book.max_levels to at least what they were.\n"
+		return "Nothing was changed. The journal was written with larger sizes: set ids.max, events.max, sessions.max, book.max_orders and book.max_levels to at least what they were.\n"
 	default:
 		return ""
 	}
