@@ -22,6 +22,7 @@ type probe struct {
 	mu      sync.Mutex
 	peers   []transports.Peer
 	open    int            // sessions that were opened and not closed
+	readers int            // of events, likewise
 	handled map[string]int // orders that reached the gateway and were answered by it, by client order id
 	gates   map[string]*gate
 }
@@ -87,6 +88,12 @@ func (p *probe) openSessions() int {
 	return p.open
 }
 
+func (p *probe) openReaders() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.readers
+}
+
 func (p *probe) seenPeers() []transports.Peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,6 +138,34 @@ func (s *probeSession) Close() {
 		s.probe.mu.Unlock()
 	})
 	s.Session.Close()
+}
+
+// Subscribe implements transports.Session.
+func (s *probeSession) Subscribe(ctx context.Context, request *pb.StreamExecutionsRequest) (transports.Events, error) {
+	events, err := s.Session.Subscribe(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	s.probe.mu.Lock()
+	defer s.probe.mu.Unlock()
+	s.probe.readers++
+	return &probeEvents{Events: events, probe: s.probe}, nil
+}
+
+type probeEvents struct {
+	transports.Events
+	probe  *probe
+	closed sync.Once
+}
+
+// Close implements transports.Events.
+func (e *probeEvents) Close() {
+	e.closed.Do(func() {
+		e.probe.mu.Lock()
+		e.probe.readers--
+		e.probe.mu.Unlock()
+	})
+	e.Events.Close()
 }
 
 // gate stands between the gateway's releases and the transport, for all sessions of one key. Releases pass it under its lock,

@@ -74,7 +74,9 @@ func (s *suite) start(t *testing.T, options GatewayOptions, setups ...setup) *ri
 		if err := server.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown at the end: %v", err)
 		}
-		eventually(t, "every session is closed after the shutdown", func() bool { return r.probe.openSessions() == 0 })
+		eventually(t, "every session and every reader is closed after the shutdown", func() bool {
+			return r.probe.openSessions() == 0 && r.probe.openReaders() == 0
+		})
 	})
 	return r
 }
@@ -183,7 +185,7 @@ func (directClient) Close() error { return nil }
 type client struct {
 	transports.Client
 	rig    *rig
-	direct bool // not through the transport, and so not in its table
+	direct bool // its calls do not come into the transport's table, usually because they do not go through it
 }
 
 // try makes one call and checks it: the request is as it was, an error is a complete *transports.Fault, an answer belongs to
