@@ -67,7 +67,8 @@ func TestStartsFromSnapshots(t *testing.T) {
 	if err := s.execute(&orders.Command{Kind: orders.EndDay}); err != nil {
 		t.Fatal(err)
 	}
-	s.snapshots.Now() // as the admin listener does
+	trade(t, s, 20_000, 20_001) // its commit takes the end of the day along
+	s.snapshots.Now()           // as the admin listener does
 	for slices.Equal(snapshotsIn(c), atStop) {
 		if time.Now().After(deadline) {
 			t.Fatal("no snapshot after the end of the day")
