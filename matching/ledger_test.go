@@ -3,7 +3,6 @@ package matching_test
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"tailgate/matching"
 )
@@ -232,26 +231,35 @@ func before(a, b *account) bool {
 	return a.arrival < b.arrival
 }
 
-// orders returns what must rest, in the order of Engine.Orders.
-func (l *ledger) orders() []matching.Order {
-	var accounts []*account
-	for _, a := range l.accounts {
-		accounts = append(accounts, a)
+// compare says where the resting orders, in the order of Engine.Orders, are not
+// what must rest or do not stand where they must.
+func (l *ledger) compare(resting []matching.Order) error {
+	if len(resting) != len(l.accounts) {
+		return fmt.Errorf("%d orders rest, the ledger has %d", len(resting), len(l.accounts))
 	}
-	slices.SortFunc(accounts, func(a, b *account) int {
-		byBook := cmp.Or(cmp.Compare(a.Instrument, b.Instrument), cmp.Compare(a.Side, b.Side))
-		switch {
-		case byBook != 0:
-			return byBook
-		case before(a, b):
-			return -1
+	var last *account
+	for _, o := range resting {
+		a := l.accounts[o.ID]
+		if a == nil {
+			return fmt.Errorf("%+v rests, the ledger does not know it", o)
 		}
-		return 1
-	})
-	orders := make([]matching.Order, len(accounts))
-	for i, a := range accounts {
-		orders[i] = a.Order
-		orders[i].Quantity = a.filled + a.Leaves
+		want := a.Order
+		want.Quantity = a.filled + a.Leaves // what was canceled is gone from it
+		if o != want {
+			return fmt.Errorf("\nbook   %+v\nledger %+v", o, want)
+		}
+		if last != nil && !follows(last, a) {
+			return fmt.Errorf("order %d stands before order %d", last.ID, a.ID)
+		}
+		last = a
 	}
-	return orders
+	return nil
+}
+
+// follows reports whether b comes after a in the order of Engine.Orders.
+func follows(a, b *account) bool {
+	if byBook := cmp.Or(cmp.Compare(a.Instrument, b.Instrument), cmp.Compare(a.Side, b.Side)); byBook != 0 {
+		return byBook < 0
+	}
+	return before(a, b)
 }
