@@ -52,6 +52,11 @@ func eventsOfEverything(t *testing.T, s *suite) {
 	submit(r.limit("timed", buy, 1, -7))
 	ask[*pb.CancelAllAfterResponse](alpha, &pb.CancelAllAfterRequest{TimeoutMs: 1})
 	r.awaitOrder(alphaKey, "timed", canceled)
+	lost := r.direct(alphaKey)
+	lost.named(&pb.Logon{SessionId: "lost", DisconnectMode: canceling})
+	lost.submit(r.limit("of-a-lost-session", buy, 1, -7))
+	lost.lose()
+	r.awaitOrder(alphaKey, "of-a-lost-session", canceled)
 	submit(r.limit("last", buy, 2, 0))
 
 	epoch := mass.GetEpoch()
@@ -79,7 +84,7 @@ func eventsOfEverything(t *testing.T, s *suite) {
 		reasons[e.GetReason()] = true
 	}
 	for _, reason := range reasonsOfEvents {
-		if !reasons[reason] && reason != pb.Reason_REASON_CANCEL_ON_DISCONNECT { // that is for transports with sessions, see lostSession
+		if !reasons[reason] {
 			t.Errorf("no event has the reason %v", reason)
 		}
 	}

@@ -206,6 +206,7 @@ func keys(t *testing.T, s *suite) {
 			continue
 		}
 		fault := checkFault(t, "dial with key "+wrong.name, err)
+		s.see(fault.Reason)
 		wantFault(t, fault, pb.Reason_REASON_UNAUTHENTICATED, notProcessed)
 		if wrong.key != "" && len(wrong.key) > 8 && strings.Contains(err.Error(), wrong.key) {
 			t.Errorf("key %s: the error shows the key: %v", wrong.name, err)
@@ -250,6 +251,9 @@ func unknownOperation(t *testing.T, s *suite) {
 		cancel()
 		fault, _ := errors.AsType[*transports.Fault](err)
 		wantFault(t, fault, pb.Reason_REASON_UNIMPLEMENTED, notProcessed)
+		if fault != nil {
+			s.see(fault.Reason)
+		}
 	}
 	c.submit(r.limit("still-works", buy, 1, 0))
 }

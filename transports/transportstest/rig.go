@@ -181,6 +181,18 @@ func (d directClient) Do(ctx context.Context, call *transports.Call) error {
 
 func (directClient) Close() error { return nil }
 
+// named logs on beside the transport, for what streams of a transport without sessions have to say of one.
+func (c *client) named(logon *pb.Logon) {
+	c.rig.t.Helper()
+	x := transports.Exchange{Operation: transports.Logon, ReceivedNs: transports.Now(), Request: logon, Response: &pb.LogonAck{}}
+	if err := transports.Do(c.rig.t.Context(), c.Client.(directClient).session, &x); err != nil {
+		c.rig.t.Fatalf("logon beside the transport: %v", err)
+	}
+}
+
+// lose ends a session that speaks with the gateway beside the transport.
+func (c *client) lose() { c.Client.(directClient).session.Close() }
+
 // client is a connection whose every call is checked against what the contract promises of any call.
 type client struct {
 	transports.Client
@@ -213,6 +225,11 @@ func (c *client) try(ctx context.Context, request proto.Message) (proto.Message,
 		fault = checkFault(t, op, err)
 	} else if problem := verify(request, call.Response, started, ended, c.rig.decrements); problem != nil {
 		t.Errorf("%v %s\nanswered %s\n%v", op, text(request), text(call.Response), problem)
+	}
+	if fault != nil && !c.direct {
+		c.rig.see(fault.Reason)
+	} else if fault == nil && !c.direct {
+		c.rig.see(reasonOf(call.Response))
 	}
 	if c.rig.rows != nil && !c.direct {
 		c.rig.rows.add(Row{Case: c.rig.caseName, Call: op.String() + " " + text(request), Answer: observed(call.Response, fault)})

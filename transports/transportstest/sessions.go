@@ -61,6 +61,7 @@ func (r *rig) refusedLogon(key string, logon *pb.Logon, reason pb.Reason, field 
 		return
 	}
 	fault := checkFault(r.t, "logon", err)
+	r.see(fault.Reason)
 	if fault.Reason != reason || fault.Outcome != notProcessed || fault.Field != field {
 		r.t.Errorf("logon %s: %v, %v, field %q; want %v, %v, field %q", text(logon), fault.Reason, fault.Outcome, fault.Field, reason, notProcessed, field)
 	}
@@ -97,7 +98,9 @@ func (x *trader) logout() {
 func (x *trader) ended() *transports.Fault {
 	x.rig.t.Helper()
 	await(x.rig.t, "the session ends", x.session.Done())
-	return checkFault(x.rig.t, "the session", x.session.Err())
+	fault := checkFault(x.rig.t, "the session", x.session.Err())
+	x.rig.see(fault.Reason)
+	return fault
 }
 
 // wantPlace holds the answer to a logon.

@@ -24,11 +24,12 @@ var streamCases = []testCase{
 	{"events over epochs", true, eventsOverEpochs, streams | orderPath},
 	{"events wait for their commit", false, eventsWait, streams | disk},
 	{"events of a failed commit", false, eventsOfFailedCommit, streams | disk},
-	{"slow reader", false, slowReader, streams},
+	{"slow reader", false, slowReader, streams | defaults},
 	{"more readers than there may be", true, tooManyReaders, streams | orderPath},
 	{"streams end with the server", false, streamsDrain, streams},
 
 	{"session", true, session, sessions},
+	{"every reason in a session", true, everyReasonInSession, sessions},
 	{"session resumes", true, sessionResumes, sessions},
 	{"logons in vain", true, logonsInVain, sessions},
 	{"takeover", false, takeover, sessions},
@@ -127,6 +128,7 @@ func lastOf(events []*pb.ExecutionReport) string {
 // reader is a stream of events.
 type reader struct {
 	*inbox
+	rig  *rig
 	done <-chan struct{}
 	err  error // once done is closed
 	stop context.CancelFunc
@@ -138,7 +140,7 @@ func (r *rig) follow(key string, request *pb.StreamExecutionsRequest, changes ..
 	config := r.dialed
 	config.Key = key
 	ctx, stop := context.WithCancel(context.Background())
-	x := &reader{inbox: newInbox(r.t), stop: stop}
+	x := &reader{inbox: newInbox(r.t), rig: r, stop: stop}
 	for _, change := range changes {
 		change(x.inbox)
 	}
@@ -154,7 +156,9 @@ func (r *rig) follow(key string, request *pb.StreamExecutionsRequest, changes ..
 func (x *reader) ended() *transports.Fault {
 	x.t.Helper()
 	await(x.t, "the stream ends", x.done)
-	return checkFault(x.t, "the stream", x.err)
+	fault := checkFault(x.t, "the stream", x.err)
+	x.rig.see(fault.Reason)
+	return fault
 }
 
 // read returns an account's events from a place up to one that is known to be there.
@@ -194,6 +198,7 @@ func (r *rig) row(call, answer string) {
 // tabled adds events to the table.
 func (r *rig) tabled(whose string, events []*pb.ExecutionReport) {
 	for _, e := range events {
+		r.see(e.GetReason())
 		r.row("event of "+whose, text(without(e, clocks)))
 	}
 }
