@@ -90,7 +90,7 @@ func (p *plan) searchCapacity(ctx context.Context, args []string, stdout, stderr
 	if err != nil {
 		return usage(stderr, err)
 	}
-	unreachable, status, ok := p.prepare(ctx, stderr)
+	status, ok, unreachable := p.prepare(ctx, stderr)
 	if !ok {
 		return status
 	}

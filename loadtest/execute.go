@@ -28,7 +28,7 @@ const connectionsBeside = 16
 
 // execute measures every cell, keeps the results after each, and prints them.
 func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	unreachable, status, ok := p.prepare(ctx, stderr)
+	status, ok, unreachable := p.prepare(ctx, stderr)
 	if !ok {
 		return status
 	}
@@ -103,15 +103,15 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 
 // prepare does what comes before the first cell: cores, the target, the output folder. Where it is not ok, the status is the process's. A target
 // that cannot be reached is no end: every cell says so.
-func (p *plan) prepare(ctx context.Context, stderr io.Writer) (unreachable error, status int, ok bool) {
+func (p *plan) prepare(ctx context.Context, stderr io.Writer) (status int, ok bool, unreachable error) {
 	if err := p.pin(ctx); err != nil {
 		fmt.Fprintln(stderr, "loadtest:", err)
-		return nil, exitFailure, false
+		return exitFailure, false, nil
 	}
 	if p.options.Target != "" {
 		unreachable = p.reach(ctx)
 		if _, ok := errors.AsType[*workload.SizeError](unreachable); ok {
-			return nil, usage(stderr, unreachable), false
+			return usage(stderr, unreachable), false, nil
 		}
 		if unreachable != nil && ctx.Err() == nil {
 			fmt.Fprintln(stderr, "loadtest:", unreachable)
@@ -119,9 +119,9 @@ func (p *plan) prepare(ctx context.Context, stderr io.Writer) (unreachable error
 	}
 	if err := report.Probe(p.options.Out); err != nil {
 		fmt.Fprintf(stderr, "loadtest: --out: %v; nothing was measured, name a folder that can be written\n", err)
-		return nil, exitFailure, false
+		return exitFailure, false, nil
 	}
-	return unreachable, exitOK, true
+	return exitOK, true, unreachable
 }
 
 // pin gives this process its cores and decides on the server's.

@@ -159,7 +159,7 @@ func (s *search) decide(ctx context.Context, number int, rate float64) error {
 	for s.config.Goals[number].Classify(number, s.trials[rate]) == Undecided {
 		if ctx.Err() != nil {
 			s.limits[number] = "interrupted"
-			return nil
+			return nil //nolint:nilerr // what is known stands
 		}
 		if s.count >= s.config.MaxTrials {
 			s.limits[number] = "trials"
@@ -178,7 +178,7 @@ func (s *search) decide(ctx context.Context, number int, rate float64) error {
 			}
 		case err != nil && ctx.Err() != nil:
 			s.limits[number] = "interrupted"
-			return nil
+			return nil //nolint:nilerr // what is known stands
 		case err != nil:
 			return err
 		default:

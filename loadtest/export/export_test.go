@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -79,7 +80,7 @@ func TestHistograms(t *testing.T) {
 	var total, blocks int64
 	for {
 		h, err := reader.NextIntervalHistogram()
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
 		if h == nil {
@@ -154,7 +155,7 @@ func TestMetrics(t *testing.T) {
 			continue
 		}
 		m := sample.FindStringSubmatch(line)
-		if m == nil || !strings.HasPrefix(m[1], family) {
+		if len(m) != 4 || !strings.HasPrefix(m[1], family) {
 			t.Errorf("%q is no sample of %s", line, family)
 			continue
 		}

@@ -32,7 +32,7 @@ func (t *fine) Sleep(d time.Duration) {
 	}
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
 	if err := unix.TimerfdSettime(t.fd, 0, &spec, nil); err != nil {
-		time.Sleep(d) // cannot be: the descriptor is ours and the time is positive
+		Coarse{}.Sleep(d) // cannot be: the descriptor is ours and the time is positive
 		return
 	}
 	// Blocks until the timer has expired; there is nothing to learn from the count or an error: the caller looks at its clock.

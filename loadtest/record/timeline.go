@@ -104,13 +104,13 @@ func (t *timeline) merge(from *timeline) error {
 	for t.width < from.width {
 		t.double()
 	}
-	factor := t.width / from.width
-	if factor*from.width != t.width {
+	if t.width%from.width != 0 {
 		return fmt.Errorf("record: blocks of %v do not fit into blocks of %v", from.width, t.width)
 	}
+	factor := int(t.width / from.width)
 	for i := range from.blocks {
 		copied := from.blocks[i].clone()
-		t.blocks[i/int(factor)].take(&copied)
+		t.blocks[i/factor].take(&copied)
 	}
 	return nil
 }

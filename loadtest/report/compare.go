@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tailgate/loadtest/runner"
@@ -52,10 +51,7 @@ var compared = []string{"p50", "p99", "p99.9", "throughput"}
 func (c *Cell) Key() string {
 	key := fmt.Sprintf("%s, %s x %d", c.Name(), c.SizeName(), c.Clients)
 	if c.OfferedRate != nil {
-		key += " at " + strconv.FormatFloat(*c.OfferedRate, 'f', -1, 64) + "/s " + c.Arrivals
-		for _, s := range c.Steps {
-			key += fmt.Sprintf(" %v:%v", s.Seconds, s.Rate)
-		}
+		key += " at " + c.rates() + " " + c.Arrivals
 	}
 	if c.Ack == "minimal" {
 		key += ", minimal answers"

@@ -108,12 +108,17 @@ func (t *table) pace() string {
 	if len(t.cells) == 0 || t.cells[0].OfferedRate == nil {
 		return ""
 	}
-	c := t.cells[0]
-	text := fmt.Sprintf(" at %s/s", strconv.FormatFloat(*c.OfferedRate, 'f', -1, 64))
+	return fmt.Sprintf(" at %s (%s)", t.cells[0].rates(), t.cells[0].Arrivals)
+}
+
+// rates is the rate that was asked for, with its steps.
+func (c *Cell) rates() string {
+	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	parts := []string{number(*c.OfferedRate) + "/s"}
 	for _, step := range c.Steps {
-		text += fmt.Sprintf(", from %s s on %s/s", strconv.FormatFloat(step.Seconds, 'f', -1, 64), strconv.FormatFloat(step.Rate, 'f', -1, 64))
+		parts = append(parts, fmt.Sprintf("from %s s on %s/s", number(step.Seconds), number(step.Rate)))
 	}
-	return text + " (" + c.Arrivals + ")"
+	return strings.Join(parts, ", ")
 }
 
 // sizeShort fits the heading of a group.

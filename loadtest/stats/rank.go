@@ -29,7 +29,7 @@ func MannWhitney(a, b []float64) (u, p float64) {
 	if ways := binomial(n+m, n); ways <= mostArrangements {
 		away := math.Abs(u - middle)
 		extreme := 0.0
-		arrangements(ranks, n, func(sum float64) {
+		arrangements(ranks, n, 0, func(sum float64) {
 			if math.Abs(sum-base-middle) >= away-1e-9 {
 				extreme++
 			}
@@ -72,14 +72,14 @@ func midranks(a, b []float64) (ranks []float64, ties float64) {
 	return ranks, ties
 }
 
-// arrangements calls do with the sum of every choice of n ranks.
-func arrangements(ranks []float64, n int, do func(sum float64)) {
+// arrangements calls do with the sum of every choice of n ranks, each added to what is there already.
+func arrangements(ranks []float64, n int, sum float64, do func(sum float64)) {
 	if n == 0 {
-		do(0)
+		do(sum)
 		return
 	}
 	for i := 0; i+n <= len(ranks); i++ {
-		arrangements(ranks[i+1:], n-1, func(sum float64) { do(sum + ranks[i]) })
+		arrangements(ranks[i+1:], n-1, sum+ranks[i], do)
 	}
 }
 

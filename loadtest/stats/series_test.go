@@ -36,7 +36,7 @@ func series(rng *rand.Rand, blocks, each int, drift float64) stats.Series {
 
 // TestIntervalsHoldTheTruth: of autocorrelated series, the intervals of the median and of p99 hold the true value nearly as often as they say.
 func TestIntervalsHoldTheTruth(t *testing.T) {
-	const trials = 60
+	const trials = 40
 	// The logarithm of a sample is normal with the variance of noise and wave together.
 	deviation := math.Sqrt(0.25 + 0.01/(1-0.36))
 	truth := map[stats.Percentile]float64{stats.P50: 1e6, stats.P99: 1e6 * math.Exp(2.3263*deviation)}
@@ -87,7 +87,7 @@ func TestIntervalsNeedBlocks(t *testing.T) {
 
 // TestTrends: a series that rises by a half is found, a steady one seldom.
 func TestTrends(t *testing.T) {
-	const trials = 40
+	const trials = 20
 	found, alarms := 0, 0
 	for seed := range uint64(trials) {
 		for _, trend := range series(rand.New(rand.NewPCG(seed, 4)), 100, 200, math.Log(1.5)).Trends() {
