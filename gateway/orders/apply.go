@@ -90,18 +90,9 @@ func (s *State) applySubmit(c *Command, out *Answer) error {
 	}
 	id := s.today.lastID() + 1
 	o, number := s.today.orders.add()
-	*o = order{
-		id: id, clientOrderID: c.ClientOrderID, symbol: c.Symbol, side: c.Side, orderType: c.Type, timeInForce: c.TimeInForce,
-		selfTradePrevention: c.SelfTradePrevention, postOnly: c.PostOnly, account: c.Account, session: c.Session,
-		enteredPrice: c.Price, enteredLots: c.Quantity, displayQuantity: c.DisplayQuantity, minimumQuantity: c.MinimumQuantity,
-		price: c.Price, receivedNs: c.ReceivedNs,
-	}
-	o.now.quantity = c.Quantity
+	o.enteredAs(c, id)
 	s.listOrder(o, number)
-	o.first = answer{
-		sequence: s.accounts[c.Account].events.length + 1, epoch: s.epoch,
-		limit: c.Verdict.Limit, reason: c.Verdict.Reason, firm: c.Verdict.Firm,
-	}
+	o.first.sequence, o.first.epoch = s.accounts[c.Account].events.length+1, s.epoch
 	if c.Verdict.Reason != pb.Reason_REASON_UNSPECIFIED {
 		o.now.status = pb.OrderStatus_ORDER_STATUS_REJECTED
 		s.reportOrder(o, number, pb.ExecutionType_EXECUTION_TYPE_REJECTED, c.Verdict.Reason)
@@ -113,6 +104,21 @@ func (s *State) applySubmit(c *Command, out *Answer) error {
 		answerOrder(out, o)
 	}
 	return nil
+}
+
+// enteredAs makes a record of a new order. Field by field: a literal would be built beside it and copied.
+func (o *order) enteredAs(c *Command, id uint64) {
+	*o = order{}
+	o.id = id
+	o.clientOrderID, o.symbol = c.ClientOrderID, c.Symbol
+	o.side, o.orderType, o.timeInForce = c.Side, c.Type, c.TimeInForce
+	o.selfTradePrevention, o.postOnly = c.SelfTradePrevention, c.PostOnly
+	o.account, o.session = c.Account, c.Session
+	o.enteredPrice, o.enteredLots = c.Price, c.Quantity
+	o.displayQuantity, o.minimumQuantity = c.DisplayQuantity, c.MinimumQuantity
+	o.price, o.receivedNs = c.Price, c.ReceivedNs
+	o.now.quantity = c.Quantity
+	o.first.limit, o.first.reason, o.first.firm = c.Verdict.Limit, c.Verdict.Reason, c.Verdict.Firm
 }
 
 // enterBook carries out a new order that was not refused.

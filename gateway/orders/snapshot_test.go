@@ -97,7 +97,7 @@ func TestDamagedSnapshotIsRefused(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	step := max(1, len(text)/400)
+	step := max(1, len(text)/150)
 	for i := 0; i < len(text); i += step {
 		refused(fmt.Sprintf("cut to %d of %d bytes", i, len(text)), text[:i])
 		damaged := slices.Clone(text)
