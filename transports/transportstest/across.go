@@ -12,7 +12,8 @@ import (
 )
 
 // RunTogether holds what must be true over transports that serve one gateway side by side: an order entered through one is read,
-// filled, repeated and canceled through any other, and of the same order sent through all of them at once one is the first.
+// filled, repeated and canceled through any other, of the same order sent through all of them at once one is the first, and events have
+// the same bytes and numbers wherever they are read, so that a session may go on elsewhere.
 func RunTogether(t *testing.T, list []transports.Transport, newGateway NewGateway) {
 	t.Helper()
 	gateway := newGateway(t, twoAccounts())
@@ -71,4 +72,53 @@ func RunTogether(t *testing.T, list []transports.Transport, newGateway NewGatewa
 		}
 	}
 	rigs[0].wantBook(alphas[0], 0, []*pb.BookLevel{{Price: rigs[0].price, Quantity: orders, OrderCount: orders}}, nil, rigs[0].price)
+	streamsTogether(t, rigs)
+}
+
+// streamsTogether reads alpha's events through every transport that has streams, and takes one session from one transport with sessions to the next.
+func streamsTogether(t *testing.T, rigs []*rig) {
+	var readers, traders []*rig
+	for _, r := range rigs {
+		if r.transport.Executions != nil {
+			readers = append(readers, r)
+		}
+		if r.transport.Trade != nil {
+			traders = append(traders, r)
+		}
+	}
+	last := rigs[0].dial(alphaKey).submit(rigs[0].limit("last-of-all", buy, 1, -1))
+	epoch, end := last.GetEpoch(), last.GetSequence()
+	all := readers[0].read(alphaKey, &pb.StreamExecutionsRequest{}, epoch, end)
+	readers[0].gapFree("alpha", all, epoch, 1)
+	for _, r := range readers[1:] {
+		for _, from := range []uint64{1, end / 2, end} {
+			sameEvents(t, id("from %d through %s", from, r.transport.Name), r.read(alphaKey, &pb.StreamExecutionsRequest{FromSequence: from}, epoch, end), all[from-1:])
+		}
+	}
+	seen := uint64(0)
+	for round := range 2 {
+		for i, r := range traders {
+			x := r.logon(alphaKey, &pb.Logon{SessionId: "moves", LastSequence: seen})
+			x.wantPlace(epoch, seen+1)
+			got := x.submit(r.limit(id("moved-%d-%d", round, i), buy, 1, -1))
+			events := x.upTo(epoch, got.GetSequence())
+			r.gapFree("alpha", events, epoch, seen+1)
+			sameEvents(t, "a session that goes on through "+r.transport.Name, events[:uint64(len(all))-seen], all[seen:])
+			x.rig.announces(events, got)
+			all = append(all[:seen:seen], events...)
+			seen = uint64(len(all)) - 2 // the next one has the last two to read again
+			if i%2 == 0 {
+				x.lose()
+			} else {
+				x.logout()
+			}
+		}
+	}
+	// A connection through one transport takes the session over from another.
+	for i, r := range traders {
+		first := r.logon(alphaKey, &pb.Logon{SessionId: "contested"})
+		second := traders[(i+1)%len(traders)].logon(alphaKey, &pb.Logon{SessionId: "contested"})
+		wantFault(t, first.ended(), pb.Reason_REASON_SESSION_REPLACED, notProcessed)
+		second.submit(r.limit(id("after-%d", i), buy, 1, -1))
+	}
 }

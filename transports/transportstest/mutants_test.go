@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,15 @@ type mutant struct {
 	// gateway is what the server gets in place of the gateway, its limits what it gets in place of its own.
 	gateway func(transports.Gateway) transports.Gateway
 	limits  func(*transports.Limits)
+	// naive changes the gateway behind the suite's own probe.
+	naive func(*naive)
+	// logon changes what a session is opened with, and event is around the delivery of each event of a session or a stream.
+	logon func(*pb.Logon)
+	event func(e *pb.ExecutionReport, next func(*pb.ExecutionReport))
+	// ending is what a session or a stream says in place of its own end.
+	ending func(error) error
+	// amputated takes the sessions away.
+	amputated bool
 	// shutdown is around a server's Shutdown.
 	shutdown func(ctx context.Context, next func(context.Context) error) error
 }
@@ -202,10 +212,74 @@ var mutants = map[string]mutant{
 		return nil
 	}},
 	"does not shut down": {caught: "after shutdown", shutdown: func(context.Context, func(context.Context) error) error { return nil }},
+	"skips an event": events("places in a stream", func(e *pb.ExecutionReport, next func(*pb.ExecutionReport)) {
+		if e.Sequence != 3 {
+			next(e)
+		}
+	}),
+	"gives an event twice": events("session", func(e *pb.ExecutionReport, next func(*pb.ExecutionReport)) {
+		next(e)
+		if e.Sequence == 2 {
+			next(e)
+		}
+	}),
+	"swaps two events": {caught: "session", event: func() func(e *pb.ExecutionReport, next func(*pb.ExecutionReport)) {
+		var mu sync.Mutex
+		held := map[string]*pb.ExecutionReport{}
+		return func(e *pb.ExecutionReport, next func(*pb.ExecutionReport)) {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Sequence == 2 {
+				held[e.Account] = e
+				return
+			}
+			next(e)
+			if before := held[e.Account]; before != nil && e.Sequence == 3 {
+				next(before)
+			}
+		}
+	}()},
+	"says another epoch": events("session", func(e *pb.ExecutionReport, next func(*pb.ExecutionReport)) { e.Epoch++; next(e) }),
+	"numbers events itself": events("session resumes", func() func(e *pb.ExecutionReport, next func(*pb.ExecutionReport)) {
+		var n atomic.Uint64
+		return func(e *pb.ExecutionReport, next func(*pb.ExecutionReport)) { e.Sequence = n.Add(1); next(e) }
+	}()),
+	"loses who made the market": events("session", func(e *pb.ExecutionReport, next func(*pb.ExecutionReport)) { e.Liquidity = 0; next(e) }),
+	"loses a field on the way": events("session", func(e *pb.ExecutionReport, next func(*pb.ExecutionReport)) {
+		e.Order.FilledNotional &= 1<<10 - 1
+		next(e)
+	}),
+	"keeps fills of others": events("session", func(e *pb.ExecutionReport, next func(*pb.ExecutionReport)) {
+		if e.Liquidity != pb.Liquidity_LIQUIDITY_MAKER {
+			next(e)
+		}
+	}),
+	"does not resume": {caught: "session resumes", logon: func(l *pb.Logon) { l.LastSequence = 0 }},
+	"ignores a takeover": {caught: "takeover", logon: func() func(*pb.Logon) {
+		var n atomic.Uint32
+		return func(l *pb.Logon) { l.SessionId = fmt.Sprintf("%s-%d", l.SessionId, n.Add(1)) }
+	}()},
+	"hides why a session ended":        {caught: "takeover", ending: func(error) error { return nil }},
+	"hides why a stream ended":         {caught: "streams end with the server", ending: func(error) error { return context.Canceled }},
+	"gives events before their commit": {caught: "events wait for their commit", naive: func(g *naive) { g.leaks = true }},
+	"gives events of a failed commit":  {caught: "events of a failed commit", naive: func(g *naive) { g.leaks = true }},
+	"renames a reason": faulty("every reason in a session", func(f *transports.Fault) error {
+		if f.Reason == pb.Reason_REASON_SESSION_REPLACED {
+			f.Reason = pb.Reason_REASON_CONNECTION_LOST
+		}
+		return f
+	}),
+	"rounds the time to wait": faulty("every reason", func(f *transports.Fault) error { f.RetryAfter = f.RetryAfter.Truncate(time.Second); return f }),
+	"has no sessions":         {caught: "who streams", amputated: true},
 	"leaves a goroutine": {caught: "", do: func(ctx context.Context, call *transports.Call, next doFunc) error {
 		go func() { select {} }()
 		return next(ctx, call)
 	}},
+}
+
+// events is a mutant that spoils the delivery of events.
+func events(caught string, event func(e *pb.ExecutionReport, next func(*pb.ExecutionReport))) mutant {
+	return mutant{caught: caught, event: event}
 }
 
 // mutantVariable names the mutant that a child process has to run.
@@ -250,7 +324,13 @@ func TestMutant(t *testing.T) {
 		t.Fatalf("no mutant %q", name)
 	}
 	transportstest.SetBound(3 * time.Second) // some of them hang
-	transportstest.Run(t, m.of(memory.Transport()), newGateway)
+	transportstest.Run(t, m.of(memory.Transport()), func(_ *testing.T, o transportstest.GatewayOptions) transports.Gateway {
+		g := newNaive(o.Keys, o.Limits)
+		if m.naive != nil {
+			m.naive(g)
+		}
+		return g
+	})
 }
 
 // TestCompare: two tables that differ in one byte of one answer are not the same, and the failure names the call.
@@ -308,8 +388,54 @@ func (m mutant) of(t transports.Transport) transports.Transport {
 		}
 		return spoiledClient{client, m}, nil
 	}
+	trade, executions := t.Trade, t.Executions
+	t.Trade = func(ctx context.Context, config transports.DialConfig, logon *pb.Logon, receive func(*pb.ExecutionReport)) (transports.Trader, error) {
+		logon = proto.CloneOf(logon)
+		if m.logon != nil {
+			m.logon(logon)
+		}
+		trader, err := trade(ctx, config, logon, m.receiving(receive))
+		if err != nil {
+			return nil, err
+		}
+		return spoiledTrader{trader, m}, nil
+	}
+	if m.amputated {
+		t.Trade = nil
+	}
+	t.Executions = func(ctx context.Context, config transports.DialConfig, request *pb.StreamExecutionsRequest, receive func(*pb.ExecutionReport)) error {
+		return m.ended(executions(ctx, config, request, m.receiving(receive)))
+	}
 	return t
 }
+
+func (m mutant) receiving(receive func(*pb.ExecutionReport)) func(*pb.ExecutionReport) {
+	if m.event == nil {
+		return receive
+	}
+	return func(e *pb.ExecutionReport) { m.event(e, receive) }
+}
+
+func (m mutant) ended(err error) error {
+	if m.ending == nil {
+		return err
+	}
+	return m.ending(err)
+}
+
+type spoiledTrader struct {
+	transports.Trader
+	mutant
+}
+
+func (t spoiledTrader) Do(ctx context.Context, call *transports.Call) error {
+	if t.do == nil {
+		return t.Trader.Do(ctx, call)
+	}
+	return t.do(ctx, call, t.Trader.Do)
+}
+
+func (t spoiledTrader) Err() error { return t.ended(t.Trader.Err()) }
 
 type spoiledServer struct {
 	transports.Server

@@ -28,17 +28,25 @@ type naive struct {
 	accounts    map[string]*account
 	resting     map[string][]*order // by symbol, in the order of arrival
 	orders      uint64
+	executions  uint64
+	matches     uint64
+	changed     chan struct{}            // closed and made anew when a reader may have something to do
+	holders     map[string]*naiveSession // by account and session id
+	disk        naiveDisk
+	leaks       bool // a mutant: events do not wait for their commit
 }
 
 type account struct {
+	name     string
+	events   []*pb.ExecutionReport
 	orders   []*order // in the order of entry
 	byID     map[string]*order
 	requests map[string]answered
-	sequence uint64
 }
 
 type order struct {
 	*pb.Order
+	account *account
 	request *pb.SubmitOrderRequest
 	first   *pb.SubmitOrderResponse
 }
@@ -47,6 +55,7 @@ type answered struct{ request, response proto.Message }
 
 func newNaive(keys map[string]string, limits *pb.Limits) *naive {
 	g := &naive{keys: keys, limits: limits, last: map[string]int64{}, accounts: map[string]*account{}, resting: map[string][]*order{}}
+	g.changed, g.holders = make(chan struct{}), make(map[string]*naiveSession)
 	for _, symbol := range []string{"FIRST", "SECOND"} {
 		g.instruments = append(g.instruments, &pb.Instrument{
 			Symbol: symbol, TickNanos: 1, LotSize: 1, Currency: "USD", Version: 1, ReferencePrice: 2000,
@@ -66,22 +75,16 @@ func (g *naive) Open(_ context.Context, peer transports.Peer) (transports.Sessio
 	defer g.mu.Unlock()
 	name = cmp.Or(name, "demo")
 	if g.accounts[name] == nil {
-		g.accounts[name] = &account{byID: map[string]*order{}, requests: map[string]answered{}}
+		g.accounts[name] = &account{name: name, byID: map[string]*order{}, requests: map[string]answered{}}
 	}
 	return &naiveSession{naive: g, account: g.accounts[name]}, nil
 }
 
 type naiveSession struct {
-	transports.NoEvents
 	*naive
 	account *account
+	over    *transports.Fault // why nothing more is taken; guarded by naive.mu
 }
-
-// Commit implements transports.Session.
-func (*naiveSession) Commit(r transports.Releaser, mark uint64) { r.Release(mark, nil) }
-
-// Close implements transports.Session.
-func (*naiveSession) Close() {}
 
 // Handle implements transports.Session.
 func (s *naiveSession) Handle(ctx context.Context, x *transports.Exchange) error {
@@ -90,6 +93,12 @@ func (s *naiveSession) Handle(ctx context.Context, x *transports.Exchange) error
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.over != nil {
+		return s.over
+	}
+	if s.disk.hasFailed() {
+		return transports.Refuse(pb.Reason_REASON_JOURNAL_UNAVAILABLE, "the disk is broken")
+	}
 	request := proto.Clone(x.Request) // the caller's memory is not ours
 	var response proto.Message
 	var err error
@@ -106,6 +115,10 @@ func (s *naiveSession) Handle(ctx context.Context, x *transports.Exchange) error
 		response, err = s.list(q)
 	case *pb.GetBookRequest:
 		response, err = s.book(q)
+	case *pb.Logon:
+		response, err = s.logon(q)
+	case *pb.Logout:
+		response, s.over = &pb.Logout{}, transports.Refuse(pb.Reason_REASON_MALFORMED, "the session has logged out")
 	case *pb.ListInstrumentsRequest:
 		response = &pb.ListInstrumentsResponse{Instruments: s.instruments}
 	default:
@@ -184,25 +197,28 @@ func (s *naiveSession) submit(q *pb.SubmitOrderRequest, now int64) (proto.Messag
 			Text: "used before", ReceivedNs: uint64(now), ClientTag: echo,
 		}, nil
 	}
-	s.account.sequence++
-	o := &order{request: content, Order: &pb.Order{
+	o := &order{account: s.account, request: content, Order: &pb.Order{
 		ClientOrderId: q.ClientOrderId, Symbol: q.Symbol, Side: q.Side, Type: q.Type, TimeInForce: q.TimeInForce, Price: q.Price,
 		Quantity: q.Quantity, ReceivedNs: uint64(now), SelfTradePrevention: pb.SelfTradePrevention_SELF_TRADE_PREVENTION_NONE,
 	}}
 	s.account.byID[q.ClientOrderId] = o
 	s.account.orders = append(s.account.orders, o)
 	text := ""
+	var sequence uint64
 	if o.Reason = s.refuses(q.Symbol, q.Type, q.Quantity, q.Price); o.Reason != 0 {
 		o.Status, text = pb.OrderStatus_ORDER_STATUS_REJECTED, o.Reason.String()
+		sequence = s.report(o, &pb.ExecutionReport{Type: pb.ExecutionType_EXECUTION_TYPE_REJECTED, Reason: o.Reason})
 	} else {
 		s.orders++
 		o.OrderId, o.OrderVersion, o.LeavesQuantity = s.orders, 1, q.Quantity
+		o.settle()
+		sequence = s.report(o, &pb.ExecutionReport{Type: pb.ExecutionType_EXECUTION_TYPE_NEW})
 		s.match(o)
 	}
 	o.first = &pb.SubmitOrderResponse{
 		ClientOrderId: q.ClientOrderId, OrderId: o.OrderId, Status: o.Status, Reason: o.Reason, Quantity: o.Quantity,
 		FilledQuantity: o.FilledQuantity, LeavesQuantity: o.LeavesQuantity, LastPrice: o.LastPrice, FilledNotional: o.FilledNotional,
-		Sequence: s.account.sequence, Epoch: 1, OrderVersion: o.OrderVersion, ReceivedNs: uint64(now), Text: text,
+		Sequence: sequence, Epoch: 1, OrderVersion: o.OrderVersion, ReceivedNs: uint64(now), Text: text,
 	}
 	first := proto.CloneOf(o.first)
 	first.ClientTag = echo
@@ -246,13 +262,18 @@ func (g *naive) match(o *order) {
 			break
 		}
 		lots := min(o.LeavesQuantity, best.LeavesQuantity)
-		for _, side := range []*order{o, best} {
+		g.matches++
+		for i, side := range []*order{o, best} {
 			side.FilledQuantity += lots
 			side.LeavesQuantity -= lots
 			side.LastPrice = best.Price
 			side.FilledNotional += best.Price * int64(lots)
 			side.OrderVersion++
 			side.settle()
+			g.report(side, &pb.ExecutionReport{
+				Type: pb.ExecutionType_EXECUTION_TYPE_TRADE, MatchId: g.matches, LastPrice: best.Price, LastQuantity: lots,
+				Liquidity: []pb.Liquidity{pb.Liquidity_LIQUIDITY_TAKER, pb.Liquidity_LIQUIDITY_MAKER}[i],
+			})
 		}
 		g.last[o.Symbol] = best.Price
 		if best.LeavesQuantity == 0 {
@@ -265,6 +286,8 @@ func (g *naive) match(o *order) {
 	}
 	if market || o.TimeInForce == pb.TimeInForce_TIME_IN_FORCE_IOC {
 		o.LeavesQuantity, o.Status = 0, pb.OrderStatus_ORDER_STATUS_CANCELED
+		o.OrderVersion++
+		g.report(o, &pb.ExecutionReport{Type: pb.ExecutionType_EXECUTION_TYPE_CANCELED, Reason: pb.Reason_REASON_IMMEDIATE_OR_CANCEL})
 		return
 	}
 	g.resting[o.Symbol] = append(g.resting[o.Symbol], o)
@@ -294,7 +317,7 @@ func (g *naive) remove(o *order) {
 }
 
 // once answers a replace or cancel, the first time by change, which returns why it is refused.
-func (s *naiveSession) once(requestID, orderID string, request proto.Message, now int64, change func(o *order) pb.Reason) (*pb.ReplaceOrderResponse, error) {
+func (s *naiveSession) once(requestID, orderID string, request proto.Message, now int64, change func(o *order) (uint64, pb.Reason)) (*pb.ReplaceOrderResponse, error) {
 	if err := check("request_id", requestIDOK(requestID), "client_order_id", idPattern.MatchString(orderID)); err != nil {
 		return nil, err
 	}
@@ -317,7 +340,7 @@ func (s *naiveSession) once(requestID, orderID string, request proto.Message, no
 	case o.LeavesQuantity == 0:
 		r.Reason = pb.Reason_REASON_TOO_LATE
 	default:
-		r.Reason = change(o)
+		r.Sequence, r.Reason = change(o)
 	}
 	if r.Reason != 0 {
 		r.Text = r.Reason.String()
@@ -326,8 +349,7 @@ func (s *naiveSession) once(requestID, orderID string, request proto.Message, no
 		r.OrderId, r.Quantity, r.FilledQuantity, r.LeavesQuantity = o.OrderId, o.Quantity, o.FilledQuantity, o.LeavesQuantity
 		r.LastPrice, r.FilledNotional, r.OrderVersion = o.LastPrice, o.FilledNotional, o.OrderVersion
 		if r.Reason == 0 {
-			s.account.sequence++
-			r.Status, r.Sequence = o.Status, s.account.sequence
+			r.Status = o.Status
 		}
 	}
 	if requestID != "" {
@@ -341,30 +363,31 @@ func (s *naiveSession) replace(q *pb.ReplaceOrderRequest, now int64) (proto.Mess
 		"quantity", quantityOK(q.Quantity), "price", priceOK(q.Price)); err != nil {
 		return nil, err
 	}
-	return s.once(q.RequestId, q.ClientOrderId, q, now, func(o *order) pb.Reason {
+	return s.once(q.RequestId, q.ClientOrderId, q, now, func(o *order) (uint64, pb.Reason) {
 		if q.Quantity <= o.FilledQuantity {
-			return pb.Reason_REASON_QUANTITY_FILLED
+			return 0, pb.Reason_REASON_QUANTITY_FILLED
 		}
 		if reason := s.refuses(o.Symbol, o.Type, q.Quantity, q.Price); reason != 0 {
-			return reason
+			return 0, reason
 		}
 		keeps := q.Price == o.Price && q.Quantity <= o.Quantity
 		o.Price, o.Quantity, o.LeavesQuantity = q.Price, q.Quantity, q.Quantity-o.FilledQuantity
 		o.OrderVersion++
+		sequence := s.report(o, &pb.ExecutionReport{Type: pb.ExecutionType_EXECUTION_TYPE_REPLACED})
 		if !keeps {
 			s.remove(o)
 			s.match(o)
 		}
-		return 0
+		return sequence, 0
 	})
 }
 
 func (s *naiveSession) cancel(q *pb.CancelOrderRequest, now int64) (proto.Message, error) {
-	r, err := s.once(q.RequestId, q.ClientOrderId, q, now, func(o *order) pb.Reason {
+	r, err := s.once(q.RequestId, q.ClientOrderId, q, now, func(o *order) (uint64, pb.Reason) {
 		s.remove(o)
 		o.LeavesQuantity, o.Status = 0, pb.OrderStatus_ORDER_STATUS_CANCELED
 		o.OrderVersion++
-		return 0
+		return s.report(o, &pb.ExecutionReport{Type: pb.ExecutionType_EXECUTION_TYPE_CANCELED}), 0
 	})
 	if err != nil {
 		return nil, err
