@@ -79,11 +79,11 @@ func checkSubmit(r *pb.SubmitOrderRequest, c *orders.Command) error {
 	if err := checkTimeInForce(r, c); err != nil {
 		return err
 	}
-	if r.GetDisplayQuantity() != 0 && r.GetDisplayQuantity() >= r.GetQuantity() {
-		return transports.Malformed("display_quantity", "must be below quantity (%d), is %d", r.GetQuantity(), r.GetDisplayQuantity())
-	}
 	if r.GetMinimumQuantity() > r.GetQuantity() {
 		return transports.Malformed("minimum_quantity", "must not pass quantity (%d), is %d", r.GetQuantity(), r.GetMinimumQuantity())
+	}
+	if err := checkResting(r); err != nil {
+		return err
 	}
 	if !inEnum(r.GetSelfTradePrevention(), pb.SelfTradePrevention_SELF_TRADE_PREVENTION_DECREMENT) {
 		return transports.Malformed("self_trade_prevention", "no such value: %d", r.GetSelfTradePrevention())
@@ -97,6 +97,27 @@ func checkSubmit(r *pb.SubmitOrderRequest, c *orders.Command) error {
 	c.PostOnly = r.GetPostOnly()
 	c.DisplayQuantity, c.MinimumQuantity = r.GetDisplayQuantity(), r.GetMinimumQuantity()
 	c.SelfTradePrevention = matching.SelfTradePrevention(r.GetSelfTradePrevention())
+	return nil
+}
+
+// checkResting holds what makes sense for an order that may rest only to those that do.
+func checkResting(r *pb.SubmitOrderRequest) error {
+	rests := r.GetType() == pb.OrderType_ORDER_TYPE_LIMIT &&
+		(r.GetTimeInForce() == pb.TimeInForce_TIME_IN_FORCE_DAY || r.GetTimeInForce() == pb.TimeInForce_TIME_IN_FORCE_GTC)
+	if r.GetPostOnly() && (!rests || r.GetMinimumQuantity() > 0) {
+		return transports.Malformed("post_only", "goes with a limit order of TIME_IN_FORCE_DAY or _GTC and without minimum_quantity: it never takes")
+	}
+	display, quantity := r.GetDisplayQuantity(), r.GetQuantity()
+	switch {
+	case display == 0:
+		return nil
+	case !rests:
+		return transports.Malformed("display_quantity", "goes with a limit order of TIME_IN_FORCE_DAY or _GTC: only what rests is shown")
+	case display >= quantity:
+		return transports.Malformed("display_quantity", "must be below quantity (%d), is %d", quantity, display)
+	case quantity > matching.MaxDisplayParts*display:
+		return transports.Malformed("display_quantity", "must be at least 1/%d of quantity (%d), is %d", matching.MaxDisplayParts, quantity, display)
+	}
 	return nil
 }
 

@@ -219,6 +219,8 @@ func reasonOf(r matching.Reason) (pb.Reason, error) {
 		return pb.Reason_REASON_FILL_OR_KILL, nil
 	case matching.ReasonMinimumQuantity:
 		return pb.Reason_REASON_MINIMUM_QUANTITY, nil
+	case matching.ReasonInvalidDisplayQuantity:
+		return pb.Reason_REASON_UNSPECIFIED, fmt.Errorf("%w: what is open may be at most %d times the display quantity", ErrInvalid, matching.MaxDisplayParts)
 	default:
 		return pb.Reason_REASON_UNSPECIFIED, fmt.Errorf("%w: the book says: %s", ErrInvalid, r)
 	}

@@ -95,9 +95,9 @@ type SubmitOrderRequest struct {
 	Quantity uint64 `protobuf:"varint,6,opt,name=quantity,proto3" json:"quantity,omitempty"`
 	// Whole ticks, from -(2^62) to 2^62; may be negative or zero. A market order carries none (0).
 	Price int64 `protobuf:"varint,7,opt,name=price,proto3" json:"price,omitempty"`
-	// Refused rather than take liquidity.
+	// Refused rather than take liquidity. For limit orders of DAY or GTC without a minimum quantity.
 	PostOnly bool `protobuf:"varint,8,opt,name=post_only,json=postOnly,proto3" json:"post_only,omitempty"`
-	// Lots shown at a time (iceberg), below quantity; 0 = all.
+	// Lots shown at a time (iceberg), below quantity and at least a thousandth of it; 0 = all. For limit orders of DAY or GTC.
 	DisplayQuantity uint64 `protobuf:"varint,9,opt,name=display_quantity,json=displayQuantity,proto3" json:"display_quantity,omitempty"`
 	// Least lots to fill at entry, at most quantity; 0 = any.
 	MinimumQuantity uint64 `protobuf:"varint,10,opt,name=minimum_quantity,json=minimumQuantity,proto3" json:"minimum_quantity,omitempty"`
@@ -2305,8 +2305,7 @@ var File_orderentry_v1_order_entry_proto protoreflect.FileDescriptor
 
 const file_orderentry_v1_order_entry_proto_rawDesc = "" +
 	"\n" +
-	"\x1forderentry/v1/order_entry.proto\x12\rorderentry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x19orderentry/v1/types.proto\"\x91\n" +
-	"\n" +
+	"\x1forderentry/v1/order_entry.proto\x12\rorderentry.v1\x1a\x1bbuf/validate/validate.proto\x1a\x19orderentry/v1/types.proto\"\xd9\x0e\n" +
 	"\x12SubmitOrderRequest\x12D\n" +
 	"\x0fclient_order_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^[A-Za-z0-9_-]{1,32}$R\rclientOrderId\x122\n" +
 	"\x06symbol\x18\x02 \x01(\tB\x1a\xbaH\x17r\x152\x13^[A-Z0-9._-]{1,16}$R\x06symbol\x123\n" +
@@ -2325,10 +2324,13 @@ const file_orderentry_v1_order_entry_proto_rawDesc = "" +
 	"\n" +
 	"ack_detail\x18\f \x01(\x0e2\x18.orderentry.v1.AckDetailB\b\xbaH\x05\x82\x01\x02\x10\x01R\tackDetail\x12(\n" +
 	"\n" +
-	"client_tag\x18\x0f \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\tclientTag:\xa7\x04\xbaH\xa3\x04\x1a\xbc\x01\n" +
+	"client_tag\x18\x0f \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\tclientTag:\xef\b\xbaH\xeb\b\x1a\xbc\x01\n" +
 	"\x1asubmit_order.time_in_force\x12Ra limit order needs DAY, GTC, IOC or FOK; a market order takes IOC, FOK or nothing\x1aJthis.type == 2 ? this.time_in_force in [0, 3, 4] : this.time_in_force != 0\x1a_\n" +
 	"\x19submit_order.market_price\x12\x1fa market order carries no price\x1a!this.type != 2 || this.price == 0\x1a\x8e\x01\n" +
-	"\x1dsubmit_order.display_quantity\x12'display_quantity must be below quantity\x1aDthis.display_quantity == 0u || this.display_quantity < this.quantity\x1ap\n" +
+	"\x1dsubmit_order.display_quantity\x12'display_quantity must be below quantity\x1aDthis.display_quantity == 0u || this.display_quantity < this.quantity\x1a\xd0\x01\n" +
+	"\x1asubmit_order.display_parts\x12:display_quantity must be at least a thousandth of quantity\x1avthis.display_quantity == 0u || this.quantity / 1000u + (this.quantity % 1000u > 0u ? 1u : 0u) <= this.display_quantity\x1a\xa5\x01\n" +
+	"\x1asubmit_order.display_rests\x126display_quantity goes with a limit order of DAY or GTC\x1aOthis.display_quantity == 0u || (this.type == 1 && this.time_in_force in [1, 2])\x1a\xca\x01\n" +
+	"\x16submit_order.post_only\x12Lpost_only goes with a limit order of DAY or GTC and without minimum_quantity\x1ab!this.post_only || (this.type == 1 && this.time_in_force in [1, 2] && this.minimum_quantity == 0u)\x1ap\n" +
 	"\x1dsubmit_order.minimum_quantity\x12'minimum_quantity must not pass quantity\x1a&this.minimum_quantity <= this.quantity\"\xd3\x04\n" +
 	"\x13SubmitOrderResponse\x12&\n" +
 	"\x0fclient_order_id\x18\x01 \x01(\tR\rclientOrderId\x12\x19\n" +
