@@ -189,7 +189,7 @@ func TestOpenAPISaysTheRules(t *testing.T) {
 	if got := fmt.Sprint(dig(t, submit, "properties", "side")["enum"]); got != "[SIDE_BUY SIDE_SELL]" {
 		t.Errorf("sides are %v", got)
 	}
-	if rules, _ := submit["x-cel"].([]any); len(rules) != 4 {
+	if rules, _ := submit["x-cel"].([]any); len(rules) != 7 {
 		t.Errorf("rules over fields are %v", rules)
 	}
 	if got := fmt.Sprint(dig(t, schemas, "ReplaceOrderRequest")["required"]); got != "[quantity]" {
