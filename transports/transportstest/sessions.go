@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -380,15 +381,11 @@ func sessionShutOut(t *testing.T, s *suite) {
 	x.submit(r.limit("rests", buy, 1, -1))
 	r.setLimits(ofAccount("alpha"), &pb.Limits{MaxOrderRate: 1})
 	n := 0
-	eventually(t, "the session ends", func() bool {
+	eventually(t, "who does not heed the refusals is shut out", func() bool {
 		n++
-		throttled(t, x.untilFault(id("stubborn-%d", n)), "")
-		select {
-		case <-x.session.Done():
-			return true
-		default:
-			return false
-		}
+		fault := x.untilFault(id("stubborn-%d", n))
+		throttled(t, fault, "")
+		return strings.Contains(fault.Message, "shut out")
 	})
 	wantFault(t, x.ended(), pb.Reason_REASON_THROTTLED, notProcessed)
 	if _, err := r.tryLogon(alphaKey, &pb.Logon{SessionId: "stubborn"}); err == nil {
