@@ -115,10 +115,10 @@ func fillJournal(b *testing.B, s *Server, n int) {
 			Kind: orders.Submit, Account: account, ClientOrderID: id, Symbol: symbol, Side: matching.Side(1 + i%2), Type: matching.Limit,
 			TimeInForce: matching.GoodTillCancel, Quantity: 5, Price: 10_000 + int64(i%4/2),
 		}
-		switch {
-		case i%8 == 6:
+		switch i % 8 {
+		case 6:
 			c = orders.Command{Kind: orders.Replace, Account: account, ClientOrderID: last, RequestID: id, Quantity: 7, Price: 10_000}
-		case i%8 == 7:
+		case 7:
 			c = orders.Command{Kind: orders.Cancel, Account: account, ClientOrderID: last, RequestID: id}
 		default:
 			last = id
