@@ -66,29 +66,32 @@ func ackTimes(b *testing.B, s *Server, client, n int) []time.Duration {
 }
 
 // BenchmarkRecovery is a start on a journal of TAILGATE_RECOVERY_COMMANDS commands (100,000 by default): from the first one on, and from a
-// snapshot of all of them. Half of the orders trade, one in eight is replaced and one in eight canceled.
+// snapshot of all of them; in one day, whose ids and events have to come back all, and in ten, of which only the last two days'
+// have. Half of the orders trade, one in eight is replaced and one in eight canceled.
 func BenchmarkRecovery(b *testing.B) {
 	n := 100_000
 	if text := os.Getenv("TAILGATE_RECOVERY_COMMANDS"); text != "" {
 		var err error
-		if n, err = strconv.Atoi(text); err != nil || n < 1 {
-			b.Fatalf("TAILGATE_RECOVERY_COMMANDS is %q, needed is a number from 1", text)
+		if n, err = strconv.Atoi(text); err != nil || n < 10 {
+			b.Fatalf("TAILGATE_RECOVERY_COMMANDS is %q, needed is a number from 10", text)
 		}
 	}
-	c := quiet(b)
-	c.Journal.Sync, c.Journal.SegmentBytes, c.Journal.SnapshotEvery, c.Journal.KeepSegments = "off", 0, 0, true
-	c.IDs.Max, c.Events.Max, c.Book.MaxOrders = max(n, 1000), max(4*n, 10_000), 1<<20
-	s := open(b, c)
-	fillJournal(b, s, n)
-	stop(b, s)
+	for _, days := range []int{1, 10} {
+		c := quiet(b)
+		c.Journal.Sync, c.Journal.SegmentBytes, c.Journal.SnapshotEvery, c.Journal.KeepSegments = "off", 0, 0, true
+		c.IDs.Max, c.Events.Max, c.Book.MaxOrders = max(n, 1000), max(4*n, 10_000), 1<<20
+		s := open(b, c)
+		fillJournal(b, s, n, days)
+		stop(b, s)
 
-	b.Run("replay", func(b *testing.B) { recoveries(b, c, n) })
-	s = open(b, c)
-	if err := s.sequencer.Snapshot(); err != nil {
-		b.Fatal(err)
+		b.Run(fmt.Sprintf("days=%d/replay", days), func(b *testing.B) { recoveries(b, c, n) })
+		s = open(b, c)
+		if err := s.sequencer.Snapshot(); err != nil {
+			b.Fatal(err)
+		}
+		stop(b, s)
+		b.Run(fmt.Sprintf("days=%d/snapshot", days), func(b *testing.B) { recoveries(b, c, n) })
 	}
-	stop(b, s)
-	b.Run("snapshot", func(b *testing.B) { recoveries(b, c, n) })
 }
 
 func recoveries(b *testing.B, c Config, n int) {
@@ -104,8 +107,8 @@ func recoveries(b *testing.B, c Config, n int) {
 	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "commands/s")
 }
 
-// fillJournal executes n commands.
-func fillJournal(b *testing.B, s *Server, n int) {
+// fillJournal executes n commands in so many days.
+func fillJournal(b *testing.B, s *Server, n, days int) {
 	account, _ := s.account("demo")
 	symbol, _ := orders.ParseSymbol("ACME")
 	last := orders.ID{}
@@ -125,6 +128,11 @@ func fillJournal(b *testing.B, s *Server, n int) {
 		}
 		if err := s.execute(&c); err != nil {
 			b.Fatal(err)
+		}
+		if (i+1)%(n/days) == 0 && i+1 < n {
+			if err := s.execute(&orders.Command{Kind: orders.EndDay}); err != nil {
+				b.Fatal(err)
+			}
 		}
 		if i%1024 == 0 { // or the journal's buffer fills up
 			released := make(waitReleaser, 1)
