@@ -65,12 +65,12 @@ type blockWriter struct {
 	err error
 }
 
-func (b *blockWriter) write(block []byte) {
-	if len(block) == 0 || b.err != nil {
-		return
+func (b *blockWriter) write(block []byte) error {
+	if len(block) > 0 {
+		b.put(binary.LittleEndian.AppendUint32(nil, uint32(len(block))))
+		b.put(block)
 	}
-	b.put(binary.LittleEndian.AppendUint32(nil, uint32(len(block))))
-	b.put(block)
+	return b.err
 }
 
 func (b *blockWriter) put(part []byte) {
@@ -146,7 +146,7 @@ func (b *blockReader) end() error {
 // pass goes over fields and either writes them or reads them, so that both sides cannot differ.
 type pass struct {
 	out   []byte
-	flush func(block []byte)
+	flush func(block []byte) error
 
 	reading bool
 	in      reader
@@ -157,11 +157,11 @@ type pass struct {
 // record comes before each record: it ends a block that is full, or takes the next one when this one is used up. False after an error.
 func (p *pass) record() bool {
 	if !p.reading {
-		if len(p.out) >= fullBlock {
-			p.flush(p.out)
+		if p.err == nil && len(p.out) >= fullBlock {
+			p.err = p.flush(p.out)
 			p.out = p.out[:0]
 		}
-		return true
+		return p.err == nil
 	}
 	if p.err == nil && p.in.failed {
 		p.err = fmt.Errorf("%w: a record is wrong", ErrSnapshot)

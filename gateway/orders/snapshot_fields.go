@@ -25,10 +25,14 @@ func (s *State) pass(p *pass) {
 	p.record()
 	number(p, &resting)
 	for o := range s.engine.Orders() {
-		p.record()
+		if !p.record() {
+			return
+		}
 		passBookOrder(p, &o)
 	}
-	p.flush(p.out)
+	if p.err == nil {
+		p.err = p.flush(p.out)
+	}
 }
 
 func (s *State) passHeader(p *pass) {

@@ -138,7 +138,7 @@ func FuzzRestore(f *testing.F) {
 	for range 40 {
 		flow.try(flow.next())
 	}
-	flow.rig.state.pass(&pass{flush: func(block []byte) { f.Add(slices.Clone(block)) }})
+	flow.rig.state.pass(&pass{flush: func(block []byte) error { f.Add(slices.Clone(block)); return nil }})
 	f.Fuzz(func(t *testing.T, text []byte) {
 		state, err := New(options)
 		if err != nil {

@@ -84,7 +84,9 @@ func TestPowerCutLosesNothingThatWasAcked(t *testing.T) {
 		s := openPowered(t, disk)
 		checkPromised(t, s, promised)
 		if cut%2 == 0 { // whole, beside those that the cuts meet half made
-			s.snapshots.Stop()
+			if err := s.snapshots.Stop(context.Background()); err != nil {
+				t.Fatal(err)
+			}
 			s.snapshots.make(context.Background())
 		}
 		stop(t, s)

@@ -67,6 +67,7 @@ type Server struct {
 	logger    *slog.Logger
 	fs        journal.FS // of the journal; nil = the real one
 	journal   *journal.Journal
+	log       *journalLog // the same for the sequencer
 	sequencer *sequencer.Sequencer
 	gateway   *entry.Gateway
 	snapshots *snapshots
@@ -155,7 +156,7 @@ func (s *Server) open(ctx context.Context) error {
 	j, report, err := journal.Open(
 		journal.Options{
 			Dir: c.Journal.Dir, Sync: mode, SegmentBytes: c.Journal.SegmentBytes, KeepSegments: c.Journal.KeepSegments,
-			FS: s.fs, Logger: s.logger, Restore: replica.Restore,
+			FS: s.fs, Logger: s.logger, Restore: until(ctx, replica.Restore),
 		},
 		func(e journal.Entry) error {
 			if err := ctx.Err(); err != nil {
@@ -167,8 +168,8 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.journal = j
-	s.sequencer = sequencer.New(replica, journalLog{j})
+	s.journal, s.log = j, &journalLog{Journal: j}
+	s.sequencer = sequencer.New(replica, s.log)
 	usage := orders.Usage{}
 	s.sequencer.Read(func(state *orders.State, _ uint64) { usage = state.Usage() })
 	s.logger.Info("journal replayed", "dir", c.Journal.Dir, "sync", c.Journal.Sync, "snapshot", report.Restored, "records", report.Records,
@@ -274,27 +275,28 @@ func (s *Server) Addr(transport string) net.Addr {
 }
 
 // Shutdown stops in order: readers of events end and timers stop; every transport takes nothing new and answers what it accepted, all at
-// once; then the journal is synced and closed, after a snapshot where the next start would replay for long. When the context ends first, what is left is cut, and the journal is closed all the same. Later calls
-// return what the first one did.
+// once, and a snapshot that is being made beside them is given up; then the journal is synced and closed, after a snapshot where the next
+// start would replay for long. When the context ends first, what is left is cut, no snapshot is begun or gone on with, and the journal is
+// closed all the same, which takes as long as its disk does and is the one thing that the context does not bound. Later calls return what
+// the first one did.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop.Do(func() {
 		s.gateway.Drain()
-		s.snapshots.Stop()
 		var wait sync.WaitGroup
-		errs := make(chan error, len(s.servers)+1)
-		if s.admin != nil {
+		errs := make(chan error, len(s.servers)+2)
+		stop := func(what string, shutdown func(context.Context) error) {
 			wait.Go(func() {
-				if err := s.admin.Shutdown(ctx); err != nil {
-					errs <- fmt.Errorf("listener %s: %w", AdminListener, err)
+				if err := shutdown(ctx); err != nil {
+					errs <- fmt.Errorf("%s: %w", what, err)
 				}
 			})
 		}
+		stop("snapshots", s.snapshots.Stop)
+		if s.admin != nil {
+			stop("listener "+AdminListener, s.admin.Shutdown)
+		}
 		for name, server := range s.servers {
-			wait.Go(func() {
-				if err := server.Shutdown(ctx); err != nil {
-					errs <- fmt.Errorf("transport %s: %w", name, err)
-				}
-			})
+			stop("transport "+name, server.Shutdown)
 		}
 		wait.Wait()
 		close(errs)

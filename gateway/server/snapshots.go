@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"tailgate/gateway/journal"
@@ -24,14 +22,17 @@ type snapshots struct {
 	tried  uint64 // and of the last try
 	now    chan struct{}
 	cancel context.CancelFunc
-	done   sync.WaitGroup
+	done   chan struct{} // closed when the goroutine has ended: from then on last may be read
 }
 
 // startSnapshots starts the one goroutine; last is the log sequence number of the newest snapshot.
 func startSnapshots(s *Server, last uint64) *snapshots {
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &snapshots{server: s, every: s.config.Journal.SnapshotEvery, last: last, tried: last, now: make(chan struct{}, 1), cancel: cancel}
-	n.done.Go(func() { n.run(ctx) })
+	n := &snapshots{server: s, every: s.config.Journal.SnapshotEvery, last: last, tried: last, now: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(n.done)
+		n.run(ctx)
+	}()
 	return n
 }
 
@@ -43,10 +44,16 @@ func (n *snapshots) Now() {
 	}
 }
 
-// Stop ends a snapshot that is being made, of which nothing remains, and waits for that. Safe to call more than once.
-func (n *snapshots) Stop() {
+// Stop gives up a snapshot that is being made, at its next read, record or write: nothing remains of one that is not whole by then. It waits
+// for that until ctx ends, and returns the context's error when the goroutine is still at it. Safe to call more than once.
+func (n *snapshots) Stop(ctx context.Context) error {
 	n.cancel()
-	n.done.Wait()
+	select {
+	case <-n.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the snapshot that was being made: %w", ctx.Err())
+	}
 }
 
 func (n *snapshots) run(ctx context.Context) {
@@ -83,17 +90,24 @@ func (n *snapshots) make(ctx context.Context) {
 }
 
 // atStop makes a snapshot of the live state, which nobody uses any more, where the next start would replay for long otherwise: from a tenth
-// of the commands between two on. It gives up when the context ends; closing the journal ends what it has begun.
+// of the commands between two on, and unless Stop has given up. When ctx ends it gives up. Then it closes the journal, which is never left
+// out, and ends what was begun and is not whole.
 func (n *snapshots) atStop(ctx context.Context, closeJournal func() error) error {
 	s := n.server
-	if n.every == 0 || s.sequencer.Committed()-n.last < n.every/10 {
+	select {
+	case <-n.done:
+	default:
 		return closeJournal()
 	}
+	if n.every == 0 || ctx.Err() != nil || s.sequencer.Committed()-n.last < n.every/10 {
+		return closeJournal()
+	}
+	s.log.until = ctx
 	made := make(chan error, 1)
 	go func() { made <- s.sequencer.Snapshot() }()
 	select {
 	case err := <-made:
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			s.logger.Error("no snapshot could be made; the next start replays from the last one", "last", n.last, "error", err)
 		}
 		return closeJournal()
@@ -104,7 +118,7 @@ func (n *snapshots) atStop(ctx context.Context, closeJournal func() error) error
 	}
 }
 
-// fold replays what is committed into a state of its own and writes it. It returns up to where.
+// fold replays what is committed into a state of its own and writes it. It returns up to where. It ends with ctx, in each of its parts.
 func (n *snapshots) fold(ctx context.Context) (lsn uint64, err error) {
 	s := n.server
 	lsn = s.sequencer.Committed()
@@ -114,17 +128,20 @@ func (n *snapshots) fold(ctx context.Context) (lsn uint64, err error) {
 	if err != nil {
 		return lsn, err
 	}
-	if err := s.journal.ReadSnapshot(replica.Restore); err != nil {
+	if err := s.journal.ReadSnapshot(until(ctx, replica.Restore)); err != nil {
 		return lsn, fmt.Errorf("restore the last one: %w", err)
 	}
 	if replica.Last() >= lsn {
 		return lsn, nil
 	}
 	err = s.journal.ReadFrom(replica.Last()+1, lsn, func(e journal.Entry) error {
-		return errors.Join(ctx.Err(), replica.Replay(e.LSN, e.Payload))
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return replica.Replay(e.LSN, e.Payload)
 	})
 	if err != nil {
 		return lsn, fmt.Errorf("fold the journal: %w", err)
 	}
-	return lsn, replica.Snapshot(journalLog{s.journal})
+	return lsn, replica.Snapshot(&journalLog{s.journal, ctx})
 }
