@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -65,6 +67,30 @@ func TestAdminCommands(t *testing.T) {
 	admin("open orders 0", "status")
 	if r := order("last", 2); r.GetDuplicate() || r.GetEpoch() != 2 || r.GetSequence() != 2 {
 		t.Errorf("the id of an ended order on the next day: %v, want a new order behind the one that expired", r)
+	}
+}
+
+// TestSetLimitsTakesBackWhatTheFileGave: an administrator who changes one limit sends the others back as they are, the highest that a file
+// may have included.
+func TestSetLimitsTakesBackWhatTheFileGave(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	text := "limits: {max_quantity: 1099511627775, max_notional: 9223372036854775807, price_collar_bps: 1000000, max_open_orders: 4294967295,\n" +
+		"  max_open_notional: 9223372036854775807, max_position: 9223372036854775807, restricted_symbols: [ZINC, BOLT, ZINC], max_order_rate: 4294967295}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := startProcess(t, t.TempDir(), "--config", file)
+	defer p.kill(t)
+	var out bytes.Buffer
+	args := []string{"admin", "--address", p.addresses["admin"], "set-limits", "--account", "demo", "--max-open-orders", "5"}
+	if status := run(args, &out, &out); status != exitOK {
+		t.Fatalf("exit %d, %s", status, out.String())
+	}
+	got := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{"max quantity 1099511627775 ", "max position 9223372036854775807 ", "max open orders 5 ", "restricted symbols BOLT ZINC"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
+		}
 	}
 }
 

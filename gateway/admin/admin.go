@@ -12,10 +12,8 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"buf.build/go/protovalidate"
@@ -24,7 +22,6 @@ import (
 
 	"tailgate/gateway/orders"
 	"tailgate/gateway/sequencer"
-	"tailgate/matching"
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/proto/gen/orderentry/v1/orderentryv1connect"
 	"tailgate/transports"
@@ -180,29 +177,15 @@ func (s *service) limits(scope orders.Scope) *pb.Limits {
 	return m
 }
 
-// limitsOf turns a message into limits as the state keeps them.
+// limitsOf turns a message into limits as the state keeps them. The error names the first field that is wrong.
 func limitsOf(m *pb.Limits) (orders.Limits, error) {
-	switch {
-	case m.GetMaxNotional() < 0:
-		return orders.Limits{}, transports.Malformed("limits.max_notional", "is %d, allowed are 0 (no bound) and more", m.GetMaxNotional())
-	case m.GetMaxOpenNotional() < 0:
-		return orders.Limits{}, transports.Malformed("limits.max_open_notional", "is %d, allowed are 0 (no bound) and more", m.GetMaxOpenNotional())
-	case m.GetMaxQuantity() > matching.MaxQuantity:
-		return orders.Limits{}, transports.Malformed("limits.max_quantity", "is %d, allowed are 0 (no bound) to %d", m.GetMaxQuantity(), matching.MaxQuantity)
-	}
 	l := orders.Limits{
 		MaxQuantity: m.GetMaxQuantity(), MaxNotional: m.GetMaxNotional(), PriceCollarBps: m.GetPriceCollarBps(),
 		MaxOpenOrders: m.GetMaxOpenOrders(), MaxOpenNotional: m.GetMaxOpenNotional(), MaxPosition: m.GetMaxPosition(), MaxOrderRate: m.GetMaxOrderRate(),
 	}
-	for i, text := range m.GetRestrictedSymbols() {
-		symbol, ok := orders.ParseSymbol(text)
-		if !ok {
-			return orders.Limits{}, transports.Malformed(fmt.Sprintf("limits.restricted_symbols[%d]", i), "%q is not 1 to %d of [A-Z0-9._-]", text, orders.MaxSymbolBytes)
-		}
-		l.Restricted = append(l.Restricted, symbol)
+	if problems := append(l.Restrict(m.GetRestrictedSymbols()), l.Problems()...); len(problems) > 0 {
+		return orders.Limits{}, transports.Malformed("limits."+problems[0].Field, "%s", problems[0].Problem)
 	}
-	slices.SortFunc(l.Restricted, func(a, b orders.Symbol) int { return strings.Compare(a.String(), b.String()) })
-	l.Restricted = slices.Compact(l.Restricted)
 	return l, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"tailgate/gateway/orders"
 	"tailgate/transports"
 )
 
@@ -119,7 +120,7 @@ type Instrument struct {
 }
 
 // Limits are checked before the book. In each, 0 = no bound but the contract's. Units and meaning are those of proto
-// orderentry.v1.Limits.
+// orderentry.v1.Limits, bounds those of orders.Limits.
 type Limits struct {
 	MaxQuantity       uint64   `yaml:"max_quantity"`       // lots of one order
 	MaxNotional       int64    `yaml:"max_notional"`       // ticks x lots of one order
@@ -131,6 +132,16 @@ type Limits struct {
 	MaxOrderRate      uint32   `yaml:"max_order_rate"`     // orders and replaces in a second
 }
 
+// Orders are the limits as the orders' state keeps them, and all that is wrong with them.
+func (l *Limits) Orders() (limits orders.Limits, problems []*orders.LimitError) {
+	limits = orders.Limits{
+		MaxQuantity: l.MaxQuantity, MaxNotional: l.MaxNotional, PriceCollarBps: l.PriceCollarBps, MaxOpenOrders: l.MaxOpenOrders,
+		MaxOpenNotional: l.MaxOpenNotional, MaxPosition: l.MaxPosition, MaxOrderRate: l.MaxOrderRate,
+	}
+	problems = limits.Restrict(l.RestrictedSymbols)
+	return limits, append(problems, limits.Problems()...)
+}
+
 // Throttle is what happens beyond max_order_rate, after the refusals with a retry time.
 type Throttle struct {
 	Penalty Duration `yaml:"penalty"` // for how long an account is shut out whose session was ended for not heeding the refusals; 100ms to 1h
@@ -138,14 +149,14 @@ type Throttle struct {
 
 // Events bounds the day's numbered events and their readers.
 type Events struct {
-	Max         int `yaml:"max"`           // events of a day over all accounts; 10,000 to 2^31
+	Max         int `yaml:"max"`           // events of a day over all accounts; 10,000 to 2^30
 	Readers     int `yaml:"readers"`       // streams at a time over all accounts; 1 to 100,000
 	CatchUpRate int `yaml:"catch_up_rate"` // events per second that readers far behind get, all of them together; 1,000 to 100,000,000
 }
 
 // Sessions bounds the named sessions.
 type Sessions struct {
-	Max int `yaml:"max"` // names over all accounts until the end of the day; 1 to 1,000,000
+	Max int `yaml:"max"` // names over all accounts until the end of the day; 1 to 2^20
 }
 
 // IDs sizes the table of client ids, which live until the end of the day.

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"tailgate/gateway/orders"
 )
 
 // byDefault are the defaults that the tests start from.
@@ -106,7 +108,22 @@ func TestValidateNamesFieldAndWhatIsAllowed(t *testing.T) {
 		{func(c *Config) { c.Admin.Keys = []Key{{Name: "ops", KeySHA256: "secret"}} }, "admin.keys[0].key_sha256[0]: needed are 64"},
 		{func(c *Config) { c.Journal.SnapshotEvery = 5 }, "journal.snapshot_every: is 5"},
 		{func(c *Config) { c.Events.Max = 1 }, "events.max: is 1, allowed are 10000 to"},
+		{func(c *Config) { c.Events.Max = 1 << 31 }, "events.max: is 2147483648, allowed are 10000 to 1073741824"},
+		{func(c *Config) { c.IDs.Max = 1<<30 + 1 }, "ids.max: is 1073741825"},
+		{func(c *Config) { c.Book.MaxOrders = 1<<24 + 1 }, "book.max_orders: is 16777217"},
 		{func(c *Config) { c.Sessions.Max = 0 }, "sessions.max"},
+		{func(c *Config) { c.Sessions.Max = 1<<20 + 1 }, "sessions.max: is 1048577, allowed are 1 to 1048576"},
+		{func(c *Config) { c.Limits.MaxQuantity = 2_000_000_000_000 }, "limits.max_quantity: is 2000000000000, allowed are 0 (no bound) to 1099511627775"},
+		{func(c *Config) { c.Limits.MaxPosition = 1 << 63 }, "limits.max_position: is 9223372036854775808, allowed are"},
+		{func(c *Config) {
+			c.Accounts = []Account{{Name: "a", KeySHA256: []string{strings.Repeat("0", 64)}, Limits: &Limits{MaxNotional: -2}}}
+		}, "accounts[0].limits.max_notional: is -2, allowed are"},
+		{func(c *Config) {
+			c.Accounts = []Account{{Name: "alone", KeySHA256: []string{strings.Repeat("0", 64)}}}
+			for i := range orders.MaxFirms {
+				c.Firms = append(c.Firms, Firm{Name: fmt.Sprint("f", i)})
+			}
+		}, "firms: these and those that accounts name, or are by themselves, are 10001; at most 10000"},
 		{func(c *Config) { c.Throttle.Penalty = 0 }, "throttle.penalty"},
 		{func(c *Config) { c.Instruments = nil }, "instruments: is 0, allowed are 1 to 1000"},
 		{func(c *Config) { c.Instruments[1].Symbol = c.Instruments[0].Symbol }, "stands twice"},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tailgate/gateway/orders"
+	"tailgate/matching"
 )
 
 // FieldError says which value is wrong and what is allowed.
@@ -34,13 +38,13 @@ func (c *Config) Validate() error {
 	v.instruments(c.Instruments)
 	v.limits("limits", &c.Limits)
 	v.duration("throttle.penalty", c.Throttle.Penalty, 100*time.Millisecond, time.Hour)
-	v.between("ids.max", int64(c.IDs.Max), 1_000, 1<<30)
+	v.between("ids.max", int64(c.IDs.Max), 1_000, orders.MaxIDsCeiling)
 	v.between("ids.reserve", int64(c.IDs.Reserve), 0, int64(c.IDs.Max))
-	v.between("events.max", int64(c.Events.Max), 10_000, 1<<31)
+	v.between("events.max", int64(c.Events.Max), 10_000, orders.MaxEventsCeiling)
 	v.between("events.readers", int64(c.Events.Readers), 1, 100_000)
 	v.between("events.catch_up_rate", int64(c.Events.CatchUpRate), 1_000, 100_000_000)
-	v.between("sessions.max", int64(c.Sessions.Max), 1, 1_000_000)
-	v.between("book.max_orders", int64(c.Book.MaxOrders), 1_000, 1<<24)
+	v.between("sessions.max", int64(c.Sessions.Max), 1, orders.MaxSessionsCeiling)
+	v.between("book.max_orders", int64(c.Book.MaxOrders), 1_000, matching.MaxOrdersCeiling)
 	v.between("book.max_levels", int64(c.Book.MaxLevels), 1_000, int64(c.Book.MaxOrders))
 	v.duration("grace", c.Grace, time.Second, 5*time.Minute)
 	return errors.Join(v.problems...)
@@ -136,12 +140,17 @@ func (v *validator) connections(c *Connections) {
 func (v *validator) who(c *Config) {
 	keys := make(map[string]bool)
 	accounts := v.accounts(c.Accounts, keys)
-	v.most("firms", len(c.Firms), 10_000)
 	firms := make(map[string]bool)
 	for i := range c.Firms {
 		field := fmt.Sprintf("firms[%d]", i)
 		v.name(field, c.Firms[i].Name, firms)
 		v.limits(field+".limits", &c.Firms[i].Limits)
+	}
+	for i := range c.Accounts {
+		firms[cmp.Or(c.Accounts[i].Firm, c.Accounts[i].Name)] = true
+	}
+	if len(firms) > orders.MaxFirms {
+		v.fail("firms", "these and those that accounts name, or are by themselves, are %d; at most %d are allowed", len(firms), orders.MaxFirms)
 	}
 	v.most("drop_copies", len(c.DropCopies), 1_000)
 	readers := make(map[string]bool)
@@ -178,7 +187,7 @@ func (v *validator) most(field string, n, most int) {
 
 // name checks a name and that it stands once.
 func (v *validator) name(field, name string, seen map[string]bool) {
-	if !matches(name, 32, "_-", true) {
+	if !isName(name) {
 		v.fail(field+".name", "is %q, needed are 1 to 32 of [A-Za-z0-9_-]", name)
 	}
 	if seen[name] {
@@ -204,14 +213,14 @@ func (v *validator) keys(field string, hashes []string, seen map[string]bool) {
 
 // accounts checks the accounts and returns their names.
 func (v *validator) accounts(accounts []Account, keys map[string]bool) map[string]bool {
-	v.most("accounts", len(accounts), 10_000)
+	v.most("accounts", len(accounts), orders.MaxAccounts)
 	names := make(map[string]bool)
 	for i, a := range accounts {
 		field := fmt.Sprintf("accounts[%d]", i)
 		v.name(field, a.Name, names)
 		v.keys(field+".key_sha256", a.KeySHA256, keys)
 		for what, name := range map[string]string{"firm": a.Firm, "group": a.Group} {
-			if name != "" && !matches(name, 32, "_-", true) {
+			if name != "" && !isName(name) {
 				v.fail(field+"."+what, "is %q, needed are 1 to 32 of [A-Za-z0-9_-], or nothing", name)
 			}
 		}
@@ -222,31 +231,21 @@ func (v *validator) accounts(accounts []Account, keys map[string]bool) map[strin
 	return names
 }
 
+// limits leaves the bounds to the room that keeps limits.
 func (v *validator) limits(field string, l *Limits) {
-	if l.MaxNotional < 0 {
-		v.fail(field+".max_notional", "is %d, allowed are 0 (no bound) and more", l.MaxNotional)
-	}
-	if l.MaxOpenNotional < 0 {
-		v.fail(field+".max_open_notional", "is %d, allowed are 0 (no bound) and more", l.MaxOpenNotional)
-	}
-	if l.PriceCollarBps > 1_000_000 {
-		v.fail(field+".price_collar_bps", "is %d, allowed are 0 (no collar) to 1000000", l.PriceCollarBps)
-	}
-	v.most(field+".restricted_symbols", len(l.RestrictedSymbols), 1_000)
-	for i, symbol := range l.RestrictedSymbols {
-		if !matches(symbol, 16, "._-", false) {
-			v.fail(fmt.Sprintf("%s.restricted_symbols[%d]", field, i), "is %q, needed are 1 to 16 of [A-Z0-9._-]", symbol)
-		}
+	_, problems := l.Orders()
+	for _, p := range problems {
+		v.fail(field+"."+p.Field, "%s", p.Problem)
 	}
 }
 
 func (v *validator) instruments(instruments []Instrument) {
-	v.between("instruments", int64(len(instruments)), 1, 1_000)
+	v.between("instruments", int64(len(instruments)), 1, orders.MaxInstruments)
 	seen := make(map[string]bool)
 	for i, d := range instruments {
 		field := fmt.Sprintf("instruments[%d]", i)
-		if !matches(d.Symbol, 16, "._-", false) {
-			v.fail(field+".symbol", "is %q, needed are 1 to 16 of [A-Z0-9._-]", d.Symbol)
+		if _, ok := orders.ParseSymbol(d.Symbol); !ok {
+			v.fail(field+".symbol", "is %q, needed are 1 to %d of [A-Z0-9._-]", d.Symbol, orders.MaxSymbolBytes)
 		}
 		if seen[d.Symbol] {
 			v.fail(field+".symbol", "%q stands twice", d.Symbol)
@@ -273,16 +272,7 @@ func (v *validator) instruments(instruments []Instrument) {
 	}
 }
 
-// matches tells names of 1 to most letters, digits and extra characters; lower says whether small letters count.
-func matches(s string, most int, extra string, lower bool) bool {
-	if s == "" || len(s) > most {
-		return false
-	}
-	for _, c := range s {
-		ok := 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || lower && 'a' <= c && c <= 'z' || strings.ContainsRune(extra, c)
-		if !ok {
-			return false
-		}
-	}
-	return true
+func isName(s string) bool {
+	_, ok := orders.ParseID(s)
+	return ok
 }

@@ -190,7 +190,7 @@ func TestOldRecordsStayWhatTheyWere(t *testing.T) {
 // TestLongestCommand: with as many restricted symbols as may be, SetLimits still fits.
 func TestLongestCommand(t *testing.T) {
 	limits := Limits{
-		MaxQuantity: math.MaxInt64, MaxNotional: math.MaxInt64, PriceCollarBps: math.MaxUint32, MaxOpenOrders: math.MaxUint32,
+		MaxQuantity: matching.MaxQuantity, MaxNotional: math.MaxInt64, PriceCollarBps: MaxPriceCollarBps, MaxOpenOrders: math.MaxUint32,
 		MaxOpenNotional: math.MaxInt64, MaxPosition: math.MaxInt64, MaxOrderRate: math.MaxUint32,
 	}
 	for i := range MaxRestricted {

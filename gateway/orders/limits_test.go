@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -221,7 +222,8 @@ func TestLimitsAreCheckedWhenTheyAreSet(t *testing.T) {
 		"negative notional":       setLimits(account0, Limits{MaxNotional: -1}),
 		"negative open notional":  setLimits(account0, Limits{MaxOpenNotional: -1}),
 		"position beyond 63 bits": setLimits(account0, Limits{MaxPosition: 1 << 63}),
-		"quantity beyond 63 bits": setLimits(account0, Limits{MaxQuantity: math.MaxUint64}),
+		"quantity of no order":    setLimits(account0, Limits{MaxQuantity: matching.MaxQuantity + 1}),
+		"too wide a collar":       setLimits(account0, Limits{PriceCollarBps: MaxPriceCollarBps + 1}),
 		"symbols out of order":    setLimits(account0, Limits{Restricted: []Symbol{symbol("B"), symbol("A")}}),
 		"a symbol twice":          setLimits(account0, Limits{Restricted: []Symbol{symbol("A"), symbol("A")}}),
 		"too many symbols":        setLimits(account0, Limits{Restricted: many}),
@@ -241,6 +243,40 @@ func TestLimitsAreCheckedWhenTheyAreSet(t *testing.T) {
 		if r.state.Digest() != before {
 			t.Errorf("%s changed something", name)
 		}
+	}
+}
+
+// TestLimitsNameWhatIsWrong: every field and what is allowed, all at once.
+func TestLimitsNameWhatIsWrong(t *testing.T) {
+	l := Limits{
+		MaxQuantity: 2_000_000_000_000, MaxNotional: -1, PriceCollarBps: 2_000_000, MaxOpenNotional: math.MinInt64, MaxPosition: math.MaxUint64,
+	}
+	problems := append(l.Restrict([]string{"ZINC", "lower", "ACME", "ZINC", ""}), l.Problems()...)
+	var got []string
+	for _, p := range problems {
+		got = append(got, p.Field+" "+p.Problem)
+		if !errors.Is(p, ErrDefinition) {
+			t.Errorf("%v is not ErrDefinition", p)
+		}
+	}
+	wantLines(t, "problems", got, []string{
+		`restricted_symbols[1] is "lower", needed are 1 to 16 of [A-Z0-9._-]`,
+		`restricted_symbols[4] is "", needed are 1 to 16 of [A-Z0-9._-]`,
+		"max_quantity is 2000000000000, allowed are 0 (no bound) to 1099511627775",
+		"max_notional is -1, allowed are 0 (no bound) to 9223372036854775807",
+		"price_collar_bps is 2000000, allowed are 0 (no collar) to 1000000",
+		"max_open_notional is -9223372036854775808, allowed are 0 (no bound) to 9223372036854775807",
+		"max_position is 18446744073709551615, allowed are 0 (no bound) to 9223372036854775807",
+	})
+	if want := []Symbol{symbol("ACME"), symbol("ZINC")}; !slices.Equal(l.Restricted, want) {
+		t.Errorf("restricted are %v, want %v", l.Restricted, want)
+	}
+	highest := Limits{
+		MaxQuantity: matching.MaxQuantity, MaxNotional: math.MaxInt64, PriceCollarBps: MaxPriceCollarBps, MaxOpenOrders: math.MaxUint32,
+		MaxOpenNotional: math.MaxInt64, MaxPosition: math.MaxInt64, MaxOrderRate: math.MaxUint32,
+	}
+	if err := highest.Validate(); err != nil {
+		t.Errorf("the highest of each: %v", err)
 	}
 }
 

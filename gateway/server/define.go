@@ -119,19 +119,7 @@ func (s *Server) defineAccount(a *Account) error {
 // setLimits journals limits of the configuration, unless they are those that it had when they were set last: what an administrator has set
 // since then stays.
 func (s *Server) setLimits(scope orders.Scope, c Limits) error {
-	limits := orders.Limits{
-		MaxQuantity: c.MaxQuantity, MaxNotional: c.MaxNotional, PriceCollarBps: c.PriceCollarBps, MaxOpenOrders: c.MaxOpenOrders,
-		MaxOpenNotional: c.MaxOpenNotional, MaxPosition: c.MaxPosition, MaxOrderRate: c.MaxOrderRate,
-	}
-	for _, text := range c.RestrictedSymbols {
-		symbol, ok := orders.ParseSymbol(text)
-		if !ok {
-			return fmt.Errorf("restricted symbol %q is not 1 to %d of [A-Z0-9._-]", text, orders.MaxSymbolBytes)
-		}
-		limits.Restricted = append(limits.Restricted, symbol)
-	}
-	slices.SortFunc(limits.Restricted, orders.Symbol.Compare)
-	limits.Restricted = slices.Compact(limits.Restricted)
+	limits, _ := c.Orders() // Validate has found nothing wrong with them
 	same := false
 	s.sequencer.Read(func(state *orders.State, _ uint64) {
 		configured := state.ConfiguredLimits(scope)
