@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"tailgate/gateway/feed"
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 )
@@ -38,6 +39,7 @@ func (k *Key) equal(other *Key) bool {
 type credential struct {
 	Key
 	throttle *throttle   // the account's; one without bounds for other roles
+	streams  feed.Owner  // of events, over all sessions of the key
 	revoked  atomic.Bool // the key was taken away
 }
 

@@ -24,8 +24,10 @@ type session struct {
 
 	// mu is held shared by requests of a connection that is logged on, so that none of them is between its check of over and the
 	// writer's lock when another connection takes the session over.
-	mu   sync.RWMutex
-	info orders.SessionInfo // of the named session, as this connection logged on to it
+	mu     sync.RWMutex
+	info   orders.SessionInfo // of the named session, as this connection logged on to it
+	reader *events            // of the named session: opened by the logon, so that no session is without; nil before
+	taken  bool               // reader was given to a Subscribe, which closes it
 }
 
 // sessionName is how a client names a session.
@@ -37,7 +39,7 @@ type sessionName struct {
 // Commit implements transports.Session.
 func (s *session) Commit(r transports.Releaser, mark uint64) { s.gateway.sequencer.Commit(r, mark) }
 
-// Close implements transports.Session.
+// Close implements transports.Session. It waits for locks that are held over memory only.
 func (s *session) Close() {
 	s.closed.Store(true)
 	if s.number.Load() == 0 {
@@ -53,6 +55,9 @@ func (s *session) Close() {
 // lost lets go of the named session that a closed connection holds, unless it was replaced or has logged out. logons and s.mu are held.
 func (g *Gateway) lost(s *session) {
 	s.over.CompareAndSwap(nil, faultClosed) // the session's number may soon be another's
+	if !s.taken {
+		s.reader.Close()
+	}
 	name := sessionName{s.info.Account, s.info.ID}
 	if g.holders[name] != s {
 		return
@@ -80,7 +85,8 @@ func (s *session) execute(c *orders.Command, answer *orders.Answer) error {
 	return s.gateway.sequencer.Execute(c, answer)
 }
 
-// logon opens a named session on this connection, or takes it over from another one.
+// logon opens a named session on this connection, or takes it over from another one. The reader of its events is opened first: who is refused
+// that has changed nothing, and whoever held the session goes on.
 func (s *session) logon(request *pb.Logon, response *pb.LogonAck, receivedNs int64) error {
 	c := orders.Command{Kind: orders.Logon, Account: s.Account, ReceivedNs: receivedNs}
 	if err := checkLogon(request, &c); err != nil {
@@ -107,13 +113,20 @@ func (s *session) logon(request *pb.Logon, response *pb.LogonAck, receivedNs int
 		old.mu.Lock() // its requests under way are executed first, later ones see that it is over
 		defer old.mu.Unlock()
 	}
-	var answer orders.Answer
-	if err := g.sequencer.Execute(&c, &answer); err != nil {
+	reader, err := s.openReader(old, epoch, next)
+	if err != nil {
 		return err
 	}
+	var answer orders.Answer
+	if err := g.sequencer.Execute(&c, &answer); err != nil {
+		reader.Close()
+		return err
+	}
+	s.reader = reader
 	if old != nil {
 		old.over.Store(faultReplaced)
 		g.endStreams(faultReplaced, func(e *events) bool { return e.session == old })
+		old.reader.Close() // its place is the new reader's
 		g.logger.Debug("session taken over", "account", s.Name, "session", c.SessionID.String())
 	}
 	s.info = orders.SessionInfo{
@@ -197,25 +210,68 @@ func (s *session) Subscribe(ctx context.Context, request *pb.StreamExecutionsReq
 	if err := checkStream(request); err != nil {
 		return nil, err
 	}
+	if e := s.takeReader(request); e != nil {
+		return e, nil // what comes of a logon was admitted with it
+	}
+	if err := s.admit(reading); err != nil {
+		return nil, err
+	}
 	account, err := s.readable(request.GetAccount())
 	if err != nil {
 		return nil, err
 	}
 	g := s.gateway
-	reader, err := g.feed.Open(account, request.GetEpoch(), request.GetFromSequence())
+	reader, err := g.feed.OpenStream(&s.streams, account, request.GetEpoch(), request.GetFromSequence())
 	if err != nil {
 		return nil, err
 	}
-	e := &events{Reader: reader, session: s}
-	g.streamsMu.Lock()
-	g.streams[e] = struct{}{}
-	g.streamsMu.Unlock()
+	e := g.listed(s, reader)
 	// What ended the session while it was not in the list yet did not find it there.
 	if err := s.usable(ctx); err != nil {
 		e.Close()
 		return nil, err
 	}
 	return e, nil
+}
+
+// openReader opens the reader of a session that logs on. It may have the place of the one whose session is taken over, which may be nil.
+func (s *session) openReader(old *session, epoch uint32, next uint64) (*events, error) {
+	var replaces *feed.Reader
+	if old != nil {
+		replaces = old.reader.Reader
+	}
+	reader, err := s.gateway.feed.OpenSession(replaces, s.Account, epoch, next)
+	if err != nil {
+		return nil, err
+	}
+	return s.gateway.listed(s, reader), nil
+}
+
+// takeReader returns the reader that the logon opened where this is its subscription, once. Otherwise it returns nil: what is asked for is a
+// stream beside the session.
+func (s *session) takeReader(request *pb.StreamExecutionsRequest) *events {
+	if s.number.Load() == 0 || request.GetAccount() != "" {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken || s.over.Load() != nil {
+		return nil
+	}
+	if epoch, next := s.reader.Place(); request.GetEpoch() != epoch || request.GetFromSequence() != next {
+		return nil
+	}
+	s.taken = true
+	return s.reader
+}
+
+// listed makes a reader the session's, to end with it.
+func (g *Gateway) listed(s *session, reader *feed.Reader) *events {
+	e := &events{Reader: reader, session: s}
+	g.streamsMu.Lock()
+	defer g.streamsMu.Unlock()
+	g.streams[e] = struct{}{}
+	return e
 }
 
 // readable says which account's events are meant, and whether the key may read them. Who asks for another's is not told whether there is one.

@@ -34,7 +34,7 @@ func TestPlaces(t *testing.T) {
 		{epoch: 4, from: 1, field: "epoch"},
 		{epoch: 3, from: 1<<64 - 1, field: "from_sequence"},
 	} {
-		r, err := s.feed.Open(0, c.epoch, c.from)
+		r, err := s.feed.OpenStream(new(Owner), 0, c.epoch, c.from)
 		if c.field != "" {
 			f := transports.AsFault(err)
 			if err == nil || f.Reason != pb.Reason_REASON_MALFORMED || f.Field != c.field {

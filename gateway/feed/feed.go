@@ -3,7 +3,8 @@
 // The state keeps the events, so a reader has only a place in them. It pulls: it copies a batch under the writer's lock, encodes it
 // outside, and gives it away when the journal's promise for it is kept, so that nothing leaves that a crash could take back. A reader
 // that is slow keeps nothing and nobody waiting, and many readers cost the order path a wake-up each where they have nothing to read, and
-// nothing where there is none. Readers that are far behind share one rate, so that they do not hurt the live path however many they are.
+// nothing where there is none. Readers that are far behind share one rate, account by account, so that they do not hurt the live path however
+// many they are, and one account's do not hold up another's.
 //
 // The room must never know who enters orders, how a journal works, or how events travel.
 package feed
@@ -25,11 +26,14 @@ const (
 	DefaultCatchUpRate         = 250_000
 )
 
-// Options bound the readers. A zero field means the default.
+// Options bound the readers. A zero field means the default. A quarter of all places, and of an account's, rounded down, is kept for readers
+// of sessions: streams beside them (drop copies, and what a trader watches with) never take these, so that nobody who only watches keeps
+// a trader out.
 type Options struct {
 	MaxReaders          int // over all accounts; each holds up to 200 KiB
 	MaxReadersOfAccount int // of one account
-	// CatchUpRate is how many events a second go to readers that are more than 16,384 events behind, to all of them together. It must be
+	MaxStreamsOfOwner   int // of one key, over all accounts that it may read; default: a quarter of MaxReaders, at least 16
+	// CatchUpRate is how many events a second go to readers that are more than 16,384 events behind, to all of them together, account by account. It must be
 	// above the events that an account sees in a second for long, or its readers never catch up.
 	CatchUpRate int
 }
@@ -49,10 +53,11 @@ type Feed struct {
 	options Options
 	catchUp pace
 	nearEnd uint64       // nearEnd, less in tests
-	open    atomic.Int64 // readers: what the order path looks at
+	count   atomic.Int64 // readers: what the order path looks at
 
 	mu      sync.Mutex // taken under the writer's lock, and nothing under it
 	readers map[uint32][]*Reader
+	streams int               // readers that are no session's
 	closed  *transports.Fault // why there is no new reader, or nil
 }
 
@@ -61,7 +66,8 @@ func New(source Source, options Options) *Feed {
 	setDefault(&options.MaxReaders, DefaultMaxReaders)
 	setDefault(&options.MaxReadersOfAccount, DefaultMaxReadersOfAccount)
 	setDefault(&options.CatchUpRate, DefaultCatchUpRate)
-	return &Feed{source: source, options: options, readers: make(map[uint32][]*Reader), catchUp: pace{rate: options.CatchUpRate}, nearEnd: nearEnd}
+	setDefault(&options.MaxStreamsOfOwner, max(options.MaxReaders/4, 16))
+	return &Feed{source: source, options: options, readers: make(map[uint32][]*Reader), catchUp: newPace(options.CatchUpRate), nearEnd: nearEnd}
 }
 
 func setDefault(field *int, value int) {
@@ -73,7 +79,7 @@ func setDefault(field *int, value int) {
 // Touched wakes the readers of accounts that have new events. The writer calls it under its lock; it allocates nothing and, where there
 // are no readers, does nothing.
 func (f *Feed) Touched(accounts []uint32) {
-	if f.open.Load() == 0 {
+	if f.count.Load() == 0 {
 		return
 	}
 	f.mu.Lock()
@@ -123,18 +129,32 @@ func (f *Feed) endOf(state *orders.State, r *Reader) (next uint64, ok bool) {
 	return r.next, len(r.ends) > 0 && r.ends[0] == epochEnd{r.epoch, r.next}
 }
 
-// Open returns a reader of an account's events from a place on, see [Place]. The error is a *transports.Fault.
-func (f *Feed) Open(account, epoch uint32, from uint64) (*Reader, error) {
-	r := &Reader{feed: f, account: account, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+// Owner is whose streams are counted together: one API key's. The zero value is ready for use, and must not be copied.
+type Owner struct{ streams int } // guarded by Feed.mu
+
+// OpenStream returns a reader of an account's events from a place on, see [Place], beside sessions. The error is a *transports.Fault
+// (OVERLOADED, MALFORMED, or why the feed is closed).
+func (f *Feed) OpenStream(owner *Owner, account, epoch uint32, from uint64) (*Reader, error) {
+	return f.open(&Reader{account: account, owner: owner}, nil, epoch, from)
+}
+
+// OpenSession is OpenStream for a session's own reader. Where it is to replace another one of the account, which may be nil or closed already,
+// it needs no place beside that one's; there is one reader too many until the caller closes one of the two, so it must do so before it opens another.
+func (f *Feed) OpenSession(replaces *Reader, account, epoch uint32, from uint64) (*Reader, error) {
+	return f.open(&Reader{account: account}, replaces, epoch, from)
+}
+
+func (f *Feed) open(r, replaces *Reader, epoch uint32, from uint64) (*Reader, error) {
+	r.feed, r.wake, r.ended, r.claim = f, make(chan struct{}, 1), make(chan struct{}), newClaim()
 	r.copyFew = r.copyLocked
-	if err := f.add(r); err != nil {
+	if err := f.add(r, replaces); err != nil {
 		return nil, err
 	}
 	var err error
 	f.source.Read(func(state *orders.State, _ uint64) {
-		r.name = state.AccountName(account)
-		r.epoch, r.next, err = Place(state, account, epoch, from)
-		if last, ok := state.EventRange(account, r.epoch); ok && err == nil {
+		r.name = state.AccountName(r.account)
+		r.epoch, r.next, err = Place(state, r.account, epoch, from)
+		if last, ok := state.EventRange(r.account, r.epoch); ok && err == nil {
 			r.behind = last - r.next
 		}
 	})
@@ -146,7 +166,7 @@ func (f *Feed) Open(account, epoch uint32, from uint64) (*Reader, error) {
 }
 
 // Readers is how many are open.
-func (f *Feed) Readers() int { return int(f.open.Load()) }
+func (f *Feed) Readers() int { return int(f.count.Load()) }
 
 // Close ends every reader with a fault and refuses new ones with it.
 func (f *Feed) Close(why *transports.Fault) {
@@ -160,22 +180,57 @@ func (f *Feed) Close(why *transports.Fault) {
 	}
 }
 
-func (f *Feed) add(r *Reader) error {
+func (f *Feed) add(r, replaces *Reader) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	list := f.readers[r.account]
-	switch {
-	case f.closed != nil:
+	if f.closed != nil {
 		return f.closed
-	case int(f.open.Load()) >= f.options.MaxReaders:
-		return transports.Refuse(pb.Reason_REASON_OVERLOADED, "%d readers of events are open already, as many as there may be", f.options.MaxReaders)
-	case len(list) >= f.options.MaxReadersOfAccount:
-		return transports.Refuse(pb.Reason_REASON_OVERLOADED, "%d readers of this account's events are open already, as many as there may be", f.options.MaxReadersOfAccount)
+	}
+	list := f.readers[r.account]
+	readers, ofAccount := int(f.count.Load()), len(list)
+	if slices.Contains(list, replaces) {
+		readers, ofAccount = readers-1, ofAccount-1
+	}
+	most, mostOfAccount := f.options.MaxReaders, f.options.MaxReadersOfAccount
+	switch {
+	case readers >= most:
+		return transports.Refuse(pb.Reason_REASON_OVERLOADED, "%d readers of events are open already, as many as there may be", most)
+	case ofAccount >= mostOfAccount:
+		return transports.Refuse(pb.Reason_REASON_OVERLOADED, "%d readers of this account's events are open already, as many as there may be", mostOfAccount)
+	case r.owner != nil:
+		if err := f.addStream(list, r.owner); err != nil {
+			return err
+		}
 	}
 	f.readers[r.account] = append(list, r)
-	f.open.Add(1)
+	f.count.Add(1)
 	return nil
 }
+
+// addStream counts one more stream beside the readers of an account. f.mu is held.
+func (f *Feed) addStream(readers []*Reader, owner *Owner) error {
+	ofAccount := 0
+	for _, r := range readers {
+		if r.owner != nil {
+			ofAccount++
+		}
+	}
+	most, mostOfAccount, mostOfOwner := withoutShare(f.options.MaxReaders), withoutShare(f.options.MaxReadersOfAccount), f.options.MaxStreamsOfOwner
+	switch {
+	case f.streams >= most:
+		return transports.Refuse(pb.Reason_REASON_OVERLOADED, "%d streams of events are open already, as many as there may be beside sessions", most)
+	case ofAccount >= mostOfAccount:
+		return transports.Refuse(pb.Reason_REASON_OVERLOADED, "%d streams of this account's events are open already, as many as there may be beside sessions", mostOfAccount)
+	case owner.streams >= mostOfOwner:
+		return transports.Refuse(pb.Reason_REASON_OVERLOADED, "this key has %d streams of events open already, as many as a key may", mostOfOwner)
+	}
+	f.streams++
+	owner.streams++
+	return nil
+}
+
+// withoutShare is what is left for streams when the share of the sessions is taken off.
+func withoutShare(places int) int { return places - places/4 }
 
 func (f *Feed) remove(r *Reader) {
 	f.mu.Lock()
@@ -185,7 +240,11 @@ func (f *Feed) remove(r *Reader) {
 	if i < 0 {
 		return
 	}
-	f.open.Add(-1)
+	f.count.Add(-1)
+	if r.owner != nil {
+		f.streams--
+		r.owner.streams--
+	}
 	if list = slices.Delete(list, i, i+1); len(list) == 0 {
 		delete(f.readers, r.account)
 	} else {

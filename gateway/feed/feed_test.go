@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -97,7 +99,7 @@ func TestEndReachesAWaitingReader(t *testing.T) {
 		"for its turn": func(s *source) {
 			s.feed.nearEnd = 100
 			s.enter(0, 101)
-			s.feed.catchUp.turn(1_000_000)
+			s.feed.catchUp.next = time.Now().Add(time.Hour)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,23 +126,111 @@ func TestEndReachesAWaitingReader(t *testing.T) {
 	}
 }
 
+// TestReadersAreBounded plays scripts of readers that are opened ("stream" or "session", whose, of which account; "over x" = in place of
+// reader x) and closed. Each step is followed by how many are open then, or by "-" where it is refused as OVERLOADED.
 func TestReadersAreBounded(t *testing.T) {
-	s := newSource(t, Options{MaxReaders: 3, MaxReadersOfAccount: 2})
-	a, b := openAt(t, s.feed, 0, 0, 0), openAt(t, s.feed, 0, 0, 0)
-	if _, err := s.feed.Open(0, 0, 0); transports.AsFault(err).Reason != pb.Reason_REASON_OVERLOADED {
-		t.Errorf("a third reader of one account: %v, want OVERLOADED", err)
+	for name, c := range map[string]struct {
+		options Options
+		script  string
+	}{
+		"over all accounts": {Options{MaxReaders: 3}, `
+			a stream K 0   1
+			b stream L 1   2
+			c session 0    3
+			d session 1    -
+			d stream K 1   -
+			a close        2
+			a close        2
+			d stream M 1   3`},
+		"of an account": {Options{MaxReadersOfAccount: 2}, `
+			a stream K 0   1
+			b session 0    2
+			c session 0    -
+			c stream L 0   -
+			c stream L 1   3`},
+		"a quarter of all is the sessions'": {Options{MaxReaders: 4}, `
+			a stream K 0   1
+			b stream L 1   2
+			c stream K 0   3
+			d stream M 1   -
+			d session 1    4
+			e session 1    -
+			d close        3
+			d stream M 1   -
+			a close        2
+			d stream M 1   3`},
+		"a quarter of an account's is the sessions'": {Options{MaxReadersOfAccount: 4}, `
+			a stream K 0   1
+			b stream L 0   2
+			c stream K 0   3
+			d stream M 0   -
+			d session 0    4
+			e session 0    -
+			e stream K 1   5
+			a close        4
+			a session 0    5
+			b close        4
+			b stream L 0   5`},
+		"streams of a key": {Options{MaxStreamsOfOwner: 2}, `
+			a stream K 0   1
+			b stream K 1   2
+			c stream K 0   -
+			c stream L 0   3
+			d session 0    4
+			a close        3
+			a stream K 1   4`},
+		"a session takes the place of the one that it replaces": {Options{MaxReaders: 2, MaxReadersOfAccount: 2}, `
+			a session 0        1
+			b stream K 0       2
+			c session 0        -
+			c session 0 over a 3
+			d session 0        -
+			d stream K 1       -
+			a close            2
+			d session 0 over a -
+			d session 0 over c 3
+			d close            2`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSource(t, c.options)
+			owners, readers := map[string]*Owner{"K": {}, "L": {}, "M": {}}, map[string]*Reader{}
+			for line := range strings.SplitSeq(strings.TrimSpace(c.script), "\n") {
+				words := strings.Fields(line)
+				reader, verb, args, want := words[0], words[1], words[2:len(words)-1], words[len(words)-1]
+				var r *Reader
+				var err error
+				switch {
+				case verb == "close":
+					readers[reader].Close()
+				case verb == "stream":
+					r, err = s.feed.OpenStream(owners[args[0]], uint32(args[1][0]-'0'), 0, 0)
+				case len(args) == 3:
+					r, err = s.feed.OpenSession(readers[args[2]], uint32(args[0][0]-'0'), 0, 0)
+				default:
+					r, err = s.feed.OpenSession(nil, uint32(args[0][0]-'0'), 0, 0)
+				}
+				if r != nil {
+					readers[reader] = r
+				}
+				got := fmt.Sprint(s.feed.Readers())
+				if err != nil {
+					got = transports.AsFault(err).Reason.String()
+				}
+				if want == "-" {
+					want = pb.Reason_REASON_OVERLOADED.String()
+				}
+				if got != want {
+					t.Fatalf("%q: %s (%v)", strings.TrimSpace(line), got, err)
+				}
+			}
+			for _, r := range readers {
+				r.Close()
+			}
+			if n := s.feed.Readers(); n != 0 || s.feed.streams != 0 || owners["K"].streams+owners["L"].streams+owners["M"].streams != 0 {
+				t.Errorf("%d readers, %d of them streams, are counted after all were closed", n, s.feed.streams)
+			}
+		})
 	}
-	openAt(t, s.feed, 1, 0, 0)
-	if _, err := s.feed.Open(1, 0, 0); transports.AsFault(err).Reason != pb.Reason_REASON_OVERLOADED {
-		t.Errorf("a fourth reader: %v, want OVERLOADED", err)
-	}
-	a.Close()
-	a.Close()
-	if n := s.feed.Readers(); n != 2 {
-		t.Errorf("%d readers after one was closed twice, want 2", n)
-	}
-	openAt(t, s.feed, 1, 0, 0)
-	_ = b
 }
 
 func TestClosedFeed(t *testing.T) {
@@ -159,34 +249,10 @@ func TestClosedFeed(t *testing.T) {
 		synctest.Wait()
 		s.feed.Close(draining)
 		wait.Wait()
-		if _, err := s.feed.Open(0, 0, 0); !errors.Is(err, draining) {
+		if _, err := s.feed.OpenStream(new(Owner), 0, 0, 0); !errors.Is(err, draining) {
 			t.Errorf("a new reader: %v", err)
 		}
 	})
-}
-
-// TestCatchingUpIsPaced: whoever is far behind gets the rate, which all of them share; the last stretch and what is live come at once.
-func TestCatchingUpIsPaced(t *testing.T) {
-	const rate, near, far = 1000, 512, 2560
-	for _, readers := range []int{1, 4} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSource(t, Options{CatchUpRate: rate})
-			s.feed.nearEnd = near
-			s.enter(0, near+far)
-			begin := time.Now()
-			var wait sync.WaitGroup
-			for range readers {
-				r := openAt(t, s.feed, 0, 0, 0)
-				wait.Go(func() { take(t, r, near+far) })
-			}
-			wait.Wait()
-			// The first turn comes at once, and the last one brings the last reader near the end.
-			took, want := time.Since(begin), time.Duration(readers*far-transports.MaxEvents)*time.Second/rate
-			if took != want {
-				t.Errorf("%d readers: %v for %d events each, want %v", readers, took, near+far, want)
-			}
-		})
-	}
 }
 
 // TestNoEventIsMissed: readers beside a writer, some of them coming late, all get everything once and in order.
@@ -247,7 +313,7 @@ func TestLiveReaderTakesNothingFromTheHeap(t *testing.T) {
 func BenchmarkNext(b *testing.B) {
 	s := newSource(b, Options{})
 	s.enter(0, 100_000)
-	r, err := s.feed.Open(0, 0, 0)
+	r, err := s.feed.OpenStream(new(Owner), 0, 0, 0)
 	if err != nil {
 		b.Fatal(err)
 	}

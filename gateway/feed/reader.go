@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"tailgate/gateway/orders"
 	pb "tailgate/proto/gen/orderentry/v1"
@@ -23,6 +22,7 @@ const (
 type Reader struct {
 	feed    *Feed
 	account uint32
+	owner   *Owner // of a stream; nil for a session's reader
 	name    string
 	epoch   uint32 // place of the next event
 	next    uint64
@@ -46,19 +46,21 @@ type Reader struct {
 	events  []transports.Event
 	bytes   []byte
 	waiter  *waiter
+	claim   claim
 }
 
 // Place implements transports.Events.
 func (r *Reader) Place() (epoch uint32, sequence uint64) { return r.epoch, r.next }
 
-// Next implements transports.Events. Events that were not given because the context ended or the journal failed are not passed over.
+// Next implements transports.Events. Where the context's end keeps events back they are not passed over: the reader is as it was, and
+// the next call gives them.
 func (r *Reader) Next(ctx context.Context) ([]transports.Event, error) {
 	for {
 		if err := r.over(ctx); err != nil {
 			return nil, err
 		}
 		if r.behind > r.feed.nearEnd {
-			if err := r.await(ctx, r.feed.catchUp.turn(transports.MaxEvents)); err != nil {
+			if err := r.turn(ctx); err != nil {
 				return nil, err
 			}
 		}
@@ -95,21 +97,17 @@ func (r *Reader) over(ctx context.Context) error {
 	}
 }
 
-// await lets time pass.
-func (r *Reader) await(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+// turn waits until it is this reader's turn to catch up.
+func (r *Reader) turn(ctx context.Context) error {
+	r.feed.catchUp.ask(r.account, &r.claim)
 	select {
-	case <-timer.C:
+	case <-r.claim.granted:
 		return nil
 	case <-r.ended:
-		return r.fault
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	r.feed.catchUp.giveUp(r.account, &r.claim)
+	return r.over(ctx)
 }
 
 // copyBatch copies what comes next, and returns the log sequence number that must be committed before it may leave. It lets go of the
@@ -220,23 +218,3 @@ type waiter struct{ released chan error }
 
 // Release implements transports.Releaser.
 func (w *waiter) Release(_ uint64, err error) { w.released <- err }
-
-// pace hands out turns at a steady rate, in the order in which they are asked for. Safe for concurrent use.
-type pace struct {
-	rate int // events a second
-	mu   sync.Mutex
-	next time.Time // when the next turn begins
-}
-
-// turn takes the next turn for n events and returns how long to wait for it.
-func (p *pace) turn(n int) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	if p.next.Before(now) {
-		p.next = now
-	}
-	wait := p.next.Sub(now)
-	p.next = p.next.Add(time.Duration(n) * time.Second / time.Duration(p.rate))
-	return wait
-}

@@ -167,7 +167,7 @@ func take(t *testing.T, r *Reader, n int) (list []transports.Event) {
 
 func openAt(t *testing.T, f *Feed, account, epoch uint32, from uint64) *Reader {
 	t.Helper()
-	r, err := f.Open(account, epoch, from)
+	r, err := f.OpenStream(new(Owner), account, epoch, from)
 	if err != nil {
 		t.Fatal(err)
 	}
