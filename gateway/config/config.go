@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"tailgate/gateway/feed"
 	"tailgate/gateway/orders"
 	"tailgate/transports"
 )
@@ -152,11 +153,16 @@ type Events struct {
 	Max         int `yaml:"max"`           // events of a day over all accounts; 10,000 to 2^30
 	Readers     int `yaml:"readers"`       // streams at a time over all accounts; 1 to 100,000
 	CatchUpRate int `yaml:"catch_up_rate"` // events per second that readers far behind get, all of them together; 1,000 to 100,000,000
+	// ReadersPerAccount bounds the streams at a time of the events of one account; 1 to 100,000.
+	ReadersPerAccount int `yaml:"readers_per_account"`
 }
 
 // Sessions bounds the named sessions.
 type Sessions struct {
 	Max int `yaml:"max"` // names over all accounts until the end of the day; 1 to 2^20
+	// MaxPerAccount bounds those of one account, so that none can take all; one more takes the place of a session of the account that is
+	// logged out and has no open orders, or is refused; 1 to 2^20.
+	MaxPerAccount int `yaml:"max_per_account"`
 }
 
 // IDs sizes the table of client ids, which live until the end of the day.
@@ -208,8 +214,8 @@ func Default(listeners map[string]Listener) Config {
 		Limits:   Limits{MaxQuantity: 1_000_000, MaxNotional: 1_000_000_000_000, PriceCollarBps: 5_000},
 		Throttle: Throttle{Penalty: Duration(time.Second)},
 		IDs:      IDs{Max: 4 << 20, Reserve: 1 << 16},
-		Events:   Events{Max: 16 << 20, Readers: 1024, CatchUpRate: 250_000},
-		Sessions: Sessions{Max: 10_000},
+		Events:   Events{Max: orders.DefaultMaxEvents, Readers: feed.DefaultMaxReaders, ReadersPerAccount: feed.DefaultMaxReadersOfAccount, CatchUpRate: feed.DefaultCatchUpRate},
+		Sessions: Sessions{Max: orders.DefaultMaxSessions, MaxPerAccount: orders.DefaultMaxSessionsOfAccount},
 		Book:     Book{MaxOrders: 1 << 20, MaxLevels: 1 << 16},
 		Grace:    Duration(10 * time.Second),
 	}

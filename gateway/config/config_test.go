@@ -113,6 +113,8 @@ func TestValidateNamesFieldAndWhatIsAllowed(t *testing.T) {
 		{func(c *Config) { c.Book.MaxOrders = 1<<24 + 1 }, "book.max_orders: is 16777217"},
 		{func(c *Config) { c.Sessions.Max = 0 }, "sessions.max"},
 		{func(c *Config) { c.Sessions.Max = 1<<20 + 1 }, "sessions.max: is 1048577, allowed are 1 to 1048576"},
+		{func(c *Config) { c.Sessions.MaxPerAccount = 0 }, "sessions.max_per_account: is 0, allowed are 1 to 1048576"},
+		{func(c *Config) { c.Events.ReadersPerAccount = 0 }, "events.readers_per_account: is 0, allowed are 1 to 100000"},
 		{func(c *Config) { c.Limits.MaxQuantity = 2_000_000_000_000 }, "limits.max_quantity: is 2000000000000, allowed are 0 (no bound) to 1099511627775"},
 		{func(c *Config) { c.Limits.MaxPosition = 1 << 63 }, "limits.max_position: is 9223372036854775808, allowed are"},
 		{func(c *Config) {

@@ -11,7 +11,7 @@ import (
 // appended to the journal and then applied (refused ones too: they use up their id); false, out holds the whole answer: a
 // repetition of the first one, a refusal that is not remembered because it has no id of its own, or a timer or session that
 // is no longer what the command took it for (status UNSPECIFIED). The error wraps ErrIDsFull, ErrEventsFull, ErrSessionsFull,
-// ErrDefinition or ErrInvalid; nothing is changed and no id used up then.
+// ErrAccountSessionsFull, ErrDefinition or ErrInvalid; nothing is changed and no id used up then.
 func (s *State) Decide(c *Command, out *Answer) (journal bool, err error) {
 	c.Verdict = Verdict{}
 	switch c.Kind {

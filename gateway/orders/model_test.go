@@ -38,11 +38,11 @@ type scenario struct {
 
 // scenarios are taken in turn. Most have room for everything; the others meet each bound.
 var scenarios = []scenario{
-	{"roomy", orders.Options{MaxIDs: 100_000, MaxOpenOrders: 1000, MaxLevels: 500, MaxEvents: 1 << 20, MaxSessions: 100}, 700},
-	{"few ids and sessions", orders.Options{MaxIDs: 150, MaxOpenOrders: 1000, MaxLevels: 500, MaxEvents: 1 << 20, MaxSessions: 5}, 700},
-	{"small books", orders.Options{MaxIDs: 100_000, MaxOpenOrders: 25, MaxLevels: 18, MaxEvents: 1 << 20, MaxSessions: 100}, 700},
-	{"few events", orders.Options{MaxIDs: 100_000, MaxOpenOrders: 1000, MaxLevels: 500, MaxEvents: 500, MaxSessions: 3}, 700},
-	{"short days", orders.Options{MaxIDs: 100_000, MaxOpenOrders: 1000, MaxLevels: 500, MaxEvents: 1 << 20, MaxSessions: 100}, 60},
+	{"roomy", orders.Options{MaxIDs: 100_000, MaxOpenOrders: 1000, MaxLevels: 500, MaxEvents: 1 << 20, MaxSessions: 100, MaxSessionsOfAccount: 100}, 700},
+	{"few ids and sessions", orders.Options{MaxIDs: 150, MaxOpenOrders: 1000, MaxLevels: 500, MaxEvents: 1 << 20, MaxSessions: 5, MaxSessionsOfAccount: 2}, 700},
+	{"small books", orders.Options{MaxIDs: 100_000, MaxOpenOrders: 25, MaxLevels: 18, MaxEvents: 1 << 20, MaxSessions: 100, MaxSessionsOfAccount: 100}, 700},
+	{"few events", orders.Options{MaxIDs: 100_000, MaxOpenOrders: 1000, MaxLevels: 500, MaxEvents: 500, MaxSessions: 3, MaxSessionsOfAccount: 3}, 700},
+	{"short days", orders.Options{MaxIDs: 100_000, MaxOpenOrders: 1000, MaxLevels: 500, MaxEvents: 1 << 20, MaxSessions: 100, MaxSessionsOfAccount: 100}, 60},
 }
 
 const (

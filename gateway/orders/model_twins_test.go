@@ -59,7 +59,7 @@ func newTwins(options orders.Options, mutate func(*orders.State) subject) (*twin
 		before: map[orders.Scope]model.Exposure{},
 		model: model.New(model.Options{
 			MaxIDs: options.MaxIDs, MaxOpenOrders: options.MaxOpenOrders, MaxLevels: options.MaxLevels,
-			MaxEvents: options.MaxEvents, MaxSessions: options.MaxSessions,
+			MaxEvents: options.MaxEvents, MaxSessions: options.MaxSessions, MaxSessionsOfAccount: options.MaxSessionsOfAccount,
 		}),
 	}
 	var err error
@@ -83,7 +83,7 @@ func roomier(o orders.Options) orders.Options {
 func unchanged(s *orders.State) subject { return s }
 
 // faults are the errors of Decide, which are compared by what they wrap.
-var faults = []error{orders.ErrIDsFull, orders.ErrDefinition, orders.ErrInvalid, orders.ErrEventsFull, orders.ErrSessionsFull}
+var faults = []error{orders.ErrIDsFull, orders.ErrDefinition, orders.ErrInvalid, orders.ErrEventsFull, orders.ErrSessionsFull, orders.ErrAccountSessionsFull}
 
 // do carries out one operation on all and compares what became of it.
 func (w *twins) do(op *operation) error {

@@ -20,7 +20,9 @@ func (s *State) restore(p *pass) error {
 		s.groups = append(s.groups, name)
 	})
 	s.restoreDefinitions(p)
-	s.restoreSessions(p)
+	if err := s.restoreSessions(p); err != nil {
+		return err
+	}
 	for _, d := range []*day{&s.yesterday, &s.today} {
 		if err := s.restoreDay(p, d); err != nil {
 			return err
@@ -82,19 +84,28 @@ func (s *State) restoreDefinitions(p *pass) {
 	}
 }
 
-func (s *State) restoreSessions(p *pass) {
+// restoreSessions reads the table. Places that were let go may be beyond what it may hold now: nobody gets them.
+func (s *State) restoreSessions(p *pass) error {
 	t := &s.sessions
+	places := 0 // up to the last one that is taken
 	p.times(0, func(i int) {
 		var e session
 		e.pass(p)
-		p.must(i < s.options.MaxSessions && int(e.account) < len(s.accounts) || e.id.IsZero())
+		p.must(i < MaxSessionsCeiling && (int(e.account) < len(s.accounts) || e.id.IsZero()))
+		t.table = append(t.table, e)
 		if e.id.IsZero() {
 			t.letGo++
-		} else {
-			t.number[key{e.account, e.id}] = uint32(i)
+			return
 		}
-		t.table = append(t.table, e)
+		_, twice := t.number[key{e.account, e.id}]
+		p.must(!twice)
+		t.take(uint32(i), e.account, e.id)
+		places = i + 1
 	})
+	if p.err == nil && !p.in.failed && places > s.options.MaxSessions {
+		return fmt.Errorf("%w: %w: the snapshot has sessions in %d places, max_sessions is %d", ErrReplay, ErrSessionsFull, places, s.options.MaxSessions)
+	}
+	return nil
 }
 
 // restoreDay reads the records of a day.

@@ -34,9 +34,12 @@ type sessionTable struct {
 	table  []session
 	letGo  int // places that were
 	number map[key]uint32
+	of     map[uint32]int // how many an account has; none = not in it
 }
 
-func newSessionTable() sessionTable { return sessionTable{number: make(map[key]uint32)} }
+func newSessionTable() sessionTable {
+	return sessionTable{number: make(map[key]uint32), of: make(map[uint32]int)}
+}
 
 // isOf reports whether a link (number plus one, 0 = none) is none or one of the account's.
 func (t *sessionTable) isOf(link, account uint32) bool {
@@ -50,17 +53,31 @@ func (t *sessionTable) count(link uint32, change int32) {
 	}
 }
 
-// place finds where a new session goes; ok is false when all places are taken by sessions that are logged on or have open orders.
-func (t *sessionTable) place(most int) (number uint32, ok bool) {
-	if t.letGo == 0 && len(t.table) < most {
+// place finds where a new session of an account goes: in the place of the first one that is let go, at the end, or where nobody would miss
+// the one that is there. An account that has its most gets only the place of one of its own. ok is false when there is no such place.
+func (t *sessionTable) place(account uint32, most, mostOfAccount int) (number uint32, ok bool) {
+	own := t.of[account] >= mostOfAccount
+	if !own && t.letGo == 0 && len(t.table) < most {
 		return uint32(len(t.table)), true
 	}
-	for i := range t.table {
-		if t.letGo > 0 && t.table[i].id.IsZero() || t.letGo == 0 && t.table[i].idle() {
-			return uint32(i), true
+	for i := range t.table[:min(len(t.table), most)] {
+		switch e := &t.table[i]; {
+		case e.id.IsZero():
+			if !own {
+				return uint32(i), true
+			}
+		case e.idle() && (!own || e.account == account) && !ok:
+			number, ok = uint32(i), true
 		}
 	}
-	return 0, false
+	return number, ok
+}
+
+// take gives a place that is let go to a session of an account.
+func (t *sessionTable) take(number, account uint32, id ID) {
+	t.table[number].id, t.table[number].account = id, account
+	t.number[key{account, id}] = number
+	t.of[account]++
 }
 
 // idle tells a session that nobody would miss.
@@ -78,6 +95,9 @@ func (t *sessionTable) forget() {
 func (t *sessionTable) drop(number uint32) {
 	e := &t.table[number]
 	delete(t.number, key{e.account, e.id})
+	if t.of[e.account]--; t.of[e.account] == 0 {
+		delete(t.of, e.account)
+	}
 	*e = session{incarnation: e.incarnation}
 	t.letGo++
 }
@@ -89,8 +109,8 @@ func (s *State) decideLogon(c *Command) (journal bool, err error) {
 	number, known := s.sessions.number[key{c.Account, c.SessionID}]
 	if !known {
 		var ok bool
-		if number, ok = s.sessions.place(s.options.MaxSessions); !ok {
-			return false, fmt.Errorf("%w: %d sessions are logged on or have open orders (max_sessions); log one out, or cancel its orders", ErrSessionsFull, len(s.sessions.table))
+		if number, ok = s.sessions.place(c.Account, s.options.MaxSessions, s.options.MaxSessionsOfAccount); !ok {
+			return false, s.noPlace(c.Account)
 		}
 	}
 	if int(number) < len(s.sessions.table) && s.sessions.table[number].incarnation == math.MaxUint32 {
@@ -100,7 +120,15 @@ func (s *State) decideLogon(c *Command) (journal bool, err error) {
 	return true, nil
 }
 
-// applyLogon takes the place that Decide found: which one depends on how large the table may be.
+// noPlace says which bound keeps a session of an account out.
+func (s *State) noPlace(account uint32) error {
+	if n := s.sessions.of[account]; n >= s.options.MaxSessionsOfAccount {
+		return fmt.Errorf("%w: %d of its sessions are logged on or have open orders", ErrAccountSessionsFull, n)
+	}
+	return fmt.Errorf("%w: %d sessions are logged on or have open orders", ErrSessionsFull, s.options.MaxSessions)
+}
+
+// applyLogon takes the place that Decide found: which one depends on how large the table may be, and on how much of it one account may have.
 func (s *State) applyLogon(c *Command, out *Answer) error {
 	t := &s.sessions
 	known, ok := t.number[key{c.Account, c.SessionID}]
@@ -119,8 +147,7 @@ func (s *State) applyLogon(c *Command, out *Answer) error {
 			t.drop(number)
 		}
 		t.letGo--
-		t.table[number].id, t.table[number].account = c.SessionID, c.Account
-		t.number[key{c.Account, c.SessionID}] = number
+		t.take(number, c.Account, c.SessionID)
 	}
 	e := &t.table[number]
 	e.incarnation++

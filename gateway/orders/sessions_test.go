@@ -1,8 +1,10 @@
 package orders
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"tailgate/matching"
@@ -197,5 +199,89 @@ func TestSessionTableIsBounded(t *testing.T) {
 	}
 	if r.state.Digest() != r.replayed(Options{MaxIDs: 100, MaxSessions: 50}).Digest() {
 		t.Error("a replay with a larger table differs")
+	}
+}
+
+// TestSessionsOfOneAccountAreBounded: an account that has its part of the table gets a place of its own idle sessions, and no other.
+func TestSessionsOfOneAccountAreBounded(t *testing.T) {
+	options := Options{MaxIDs: 100, MaxSessions: 4, MaxSessionsOfAccount: 2}
+	r := newRig(t, options, "alpha", "beta")
+	wantPlace := func(c *Command, session, incarnation uint32) {
+		t.Helper()
+		if a := r.do(c); a.Session != session || a.Incarnation != incarnation {
+			t.Errorf("%s logs on: %+v, want session %d, incarnation %d", c.SessionID, a, session, incarnation)
+		}
+	}
+	refused := func(c *Command, want error, text string) {
+		t.Helper()
+		var out Answer
+		journal, err := r.state.Decide(c, &out)
+		if journal || !errors.Is(err, want) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: journal %v, %v, want %v with %q", c.SessionID, journal, err, want, text)
+		}
+	}
+	wantPlace(logon(0, "one", stays), 1, 1)
+	wantPlace(logon(0, "two", stays), 2, 1)
+	refused(logon(0, "three", stays), ErrAccountSessionsFull, "2 of its sessions are logged on")
+	wantPlace(logon(0, "two", stays), 2, 2) // a known one may always come back
+	wantPlace(logon(1, "one", stays), 3, 1) // another account has its own part
+	r.do(end(Logout, 1, 3, 1))
+	refused(logon(0, "three", stays), ErrAccountSessionsFull, "") // idle, but another account's
+	r.do(end(Logout, 0, 2, 2))
+	wantPlace(logon(0, "three", stays), 2, 3)
+
+	// The end of the day lets go of beta's: the place is for those below their bound.
+	r.do(&Command{Kind: EndDay})
+	refused(logon(0, "four", stays), ErrAccountSessionsFull, "")
+	wantPlace(logon(1, "new", stays), 3, 2)
+	wantPlace(logon(1, "more", stays), 4, 1)
+	r.do(end(Logout, 0, 1, 1))
+	r.do(&Command{Kind: EndDay})
+	wantPlace(logon(0, "five", stays), 1, 2)
+
+	for _, of := range []int{1, 2, 50} { // which bound a replay has makes no difference
+		again := r.replayed(Options{MaxIDs: 100, MaxSessions: 50, MaxSessionsOfAccount: of})
+		if again.Digest() != r.state.Digest() {
+			t.Errorf("a replay with %d of an account differs", of)
+		}
+	}
+	restored, err := RestoreSnapshot(options, bytes.NewReader(snapshotOf(t, r.state)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.state = restored
+	refused(logon(0, "six", stays), ErrAccountSessionsFull, "2 of its sessions")
+	refused(logon(1, "six", stays), ErrAccountSessionsFull, "2 of its sessions")
+}
+
+// TestSmallerSessionTable: places that were let go do not keep a smaller table from its snapshot, and nobody gets them.
+func TestSmallerSessionTable(t *testing.T) {
+	r := newRig(t, Options{MaxIDs: 100, MaxSessions: 4}, "alpha")
+	for i := range uint32(4) {
+		r.do(logon(0, fmt.Sprint("s", i), stays))
+	}
+	for i := range uint32(3) {
+		r.do(end(Logout, 0, 2+i, 1))
+	}
+	text := func() *bytes.Reader { return bytes.NewReader(snapshotOf(t, r.state)) }
+	if _, err := RestoreSnapshot(Options{MaxIDs: 100, MaxSessions: 2}, text()); !errors.Is(err, ErrReplay) {
+		t.Errorf("with sessions beyond the table: %v, want ErrReplay", err)
+	}
+	r.do(&Command{Kind: EndDay})
+	restored, err := RestoreSnapshot(Options{MaxIDs: 100, MaxSessions: 2}, text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.state = restored
+	if a := r.do(logon(0, "new", stays)); a.Session != 2 || a.Incarnation != 2 {
+		t.Errorf("a new session: %+v, want place 2", a)
+	}
+	var out Answer
+	if _, err := r.state.Decide(logon(0, "third", stays), &out); !errors.Is(err, ErrSessionsFull) {
+		t.Errorf("a third session of two: %v", err)
+	}
+	r.do(end(Logout, 0, 2, 2))
+	if a := r.do(logon(0, "third", stays)); a.Session != 2 || a.Incarnation != 3 {
+		t.Errorf("instead of an idle one: %+v, want place 2", a)
 	}
 }

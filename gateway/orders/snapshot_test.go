@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/iotest"
 )
@@ -117,15 +118,26 @@ func TestSnapshotThatDoesNotFit(t *testing.T) {
 		r.do(limit(0, fmt.Sprint("o", i), 1, 1, int64(50+i)))
 		r.do(cancel(0, fmt.Sprint("r", i), "none"))
 	}
+	for i := range 3 {
+		r.do(logon(0, fmt.Sprint("s", i), stays))
+	}
 	text := snapshotOf(t, r.state)
-	for _, options := range []Options{
-		{MaxIDs: 19}, {MaxEvents: 39}, {MaxOpenOrders: 19}, {MaxLevels: 19},
+	for _, row := range []struct {
+		options Options
+		want    string
+	}{
+		{Options{MaxIDs: 19}, "20 orders, max_ids is 19"},
+		{Options{MaxEvents: 39}, "40 events of the day, max_events is 39"},
+		{Options{MaxSessions: 2}, "sessions in 3 places, max_sessions is 2"},
+		{Options{MaxOpenOrders: 19}, "book full"},
+		{Options{MaxLevels: 19}, "book full"},
 	} {
-		if _, err := RestoreSnapshot(options, bytes.NewReader(text)); !errors.Is(err, ErrReplay) {
-			t.Errorf("with %+v: %v, want ErrReplay", options, err)
+		if _, err := RestoreSnapshot(row.options, bytes.NewReader(text)); !errors.Is(err, ErrReplay) || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("with %+v: %v, want ErrReplay with %q", row.options, err, row.want)
 		}
 	}
-	if _, err := RestoreSnapshot(Options{MaxIDs: 20, MaxEvents: 40, MaxOpenOrders: 20, MaxLevels: 20}, bytes.NewReader(text)); err != nil {
+	enough := Options{MaxIDs: 20, MaxEvents: 40, MaxSessions: 3, MaxSessionsOfAccount: 1, MaxOpenOrders: 20, MaxLevels: 20}
+	if _, err := RestoreSnapshot(enough, bytes.NewReader(text)); err != nil {
 		t.Errorf("with just enough room: %v", err)
 	}
 }

@@ -17,6 +17,8 @@ const (
 	DefaultMaxSessions = 10_000
 	MaxSessionsCeiling = 1 << 20
 
+	DefaultMaxSessionsOfAccount = 100
+
 	// MaxAccounts, MaxFirms and MaxGroups bound definitions, which are never forgotten.
 	MaxAccounts = 10_000
 	MaxFirms    = 10_000
@@ -33,6 +35,8 @@ var (
 	ErrEventsFull = errors.New("the store of events is full")
 	// ErrSessionsFull comes from Decide for the logon of a session that has no room in the table. It changes nothing.
 	ErrSessionsFull = errors.New("the table of sessions is full")
+	// ErrAccountSessionsFull comes from Decide for the logon of a session whose account has its part of the table. It changes nothing.
+	ErrAccountSessionsFull = errors.New("the account has as many sessions as it may")
 	// ErrDefinition comes from Decide for a definition or limits that have no room, are there already, or make no sense. It changes
 	// nothing.
 	ErrDefinition = errors.New("cannot be defined")
@@ -58,6 +62,9 @@ type Options struct {
 	MaxEvents int
 	// MaxSessions bounds the sessions that are known. 0 = DefaultMaxSessions, at most MaxSessionsCeiling.
 	MaxSessions int
+	// MaxSessionsOfAccount bounds those of one account, so that no account can take the whole table. 0 = DefaultMaxSessionsOfAccount, at
+	// most MaxSessionsCeiling. A replay does not depend on it.
+	MaxSessionsOfAccount int
 }
 
 func (o Options) resolved() (Options, error) {
@@ -70,6 +77,7 @@ func (o Options) resolved() (Options, error) {
 		{"max_ids", &o.MaxIDs, DefaultMaxIDs, MaxIDsCeiling},
 		{"max_events", &o.MaxEvents, DefaultMaxEvents, MaxEventsCeiling},
 		{"max_sessions", &o.MaxSessions, DefaultMaxSessions, MaxSessionsCeiling},
+		{"max_sessions_of_account", &o.MaxSessionsOfAccount, DefaultMaxSessionsOfAccount, MaxSessionsCeiling},
 	} {
 		if *option.value == 0 {
 			*option.value = option.byDefault

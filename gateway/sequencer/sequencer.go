@@ -156,6 +156,8 @@ func decideFault(err error) *transports.Fault {
 		f = transports.Refuse(pb.Reason_REASON_EVENT_STORE_FULL, "%v; raise events.max, or end the day; cancels go through", err)
 	case errors.Is(err, orders.ErrSessionsFull):
 		f = transports.Refuse(pb.Reason_REASON_OVERLOADED, "%v; raise sessions.max, or log out of sessions that are not needed", err)
+	case errors.Is(err, orders.ErrAccountSessionsFull):
+		f = transports.Refuse(pb.Reason_REASON_OVERLOADED, "%v; log out of those that are not needed and cancel their orders, or raise sessions.max_per_account", err)
 	default:
 		f = transports.Refuse(pb.Reason_REASON_MALFORMED, "%v", err)
 	}

@@ -138,7 +138,7 @@ func openOver(ctx context.Context, c Config, logger *slog.Logger, fs journal.FS)
 func stateOptions(c *Config) orders.Options {
 	return orders.Options{
 		MaxIDs: c.IDs.Max, ReserveIDs: c.IDs.Reserve, MaxOpenOrders: c.Book.MaxOrders, MaxLevels: c.Book.MaxLevels,
-		MaxEvents: c.Events.Max, MaxSessions: c.Sessions.Max,
+		MaxEvents: c.Events.Max, MaxSessions: c.Sessions.Max, MaxSessionsOfAccount: c.Sessions.MaxPerAccount,
 	}
 }
 
@@ -178,7 +178,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err == nil {
 		s.gateway, err = entry.New(s.sequencer, entry.Config{
 			Keys: keys, Anybody: c.Insecure, Penalty: time.Duration(c.Throttle.Penalty), Logger: s.logger,
-			Feed: feed.Options{MaxReaders: c.Events.Readers, CatchUpRate: c.Events.CatchUpRate},
+			Feed: feed.Options{MaxReaders: c.Events.Readers, MaxReadersOfAccount: c.Events.ReadersPerAccount, CatchUpRate: c.Events.CatchUpRate},
 		})
 	}
 	if err != nil {

@@ -42,9 +42,13 @@ func (m *Model) Decide(c *orders.Command) Decision {
 			return late
 		}
 	case orders.Logon:
-		if m.seat(c.Account, c.SessionID) < 0 {
-			return Decision{Err: orders.ErrSessionsFull}
+		if m.seat(c.Account, c.SessionID) >= 0 {
+			break
 		}
+		if m.sessionsOf(c.Account) >= m.options.MaxSessionsOfAccount {
+			return Decision{Err: orders.ErrAccountSessionsFull}
+		}
+		return Decision{Err: orders.ErrSessionsFull}
 	case orders.Logout, orders.ExpireSession:
 		if m.ended(c) {
 			return m.stale(c)

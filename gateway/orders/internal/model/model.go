@@ -14,7 +14,7 @@ import (
 
 // Options are the sizes that decide outcomes. All are set.
 type Options struct {
-	MaxIDs, MaxOpenOrders, MaxLevels, MaxEvents, MaxSessions int
+	MaxIDs, MaxOpenOrders, MaxLevels, MaxEvents, MaxSessions, MaxSessionsOfAccount int
 }
 
 // Model is the account state.

@@ -12,12 +12,20 @@ type session struct {
 }
 
 // seat is where a session of an account logs on: at its place, at the first free one, or instead of the first that has ended and
-// has nothing open. It is negative when there is none.
+// has nothing open; an account that has as many as it may logs on instead of one of its own only. It is negative when there is none.
 func (m *Model) seat(account uint32, id orders.ID) int {
 	for i, s := range m.sessions {
 		if s.taken && s.Account == account && s.ID == id {
 			return i
 		}
+	}
+	if m.sessionsOf(account) >= m.options.MaxSessionsOfAccount {
+		for i, s := range m.sessions {
+			if s.taken && s.Account == account && m.idle(i) {
+				return i
+			}
+		}
+		return -1
 	}
 	for i, s := range m.sessions {
 		if !s.taken {
@@ -33,6 +41,15 @@ func (m *Model) seat(account uint32, id orders.ID) int {
 		}
 	}
 	return -1
+}
+
+func (m *Model) sessionsOf(account uint32) (n int) {
+	for _, s := range m.sessions {
+		if s.taken && s.Account == account {
+			n++
+		}
+	}
+	return n
 }
 
 // has tells whether a session, given as its number plus one, is in the table and the account's.
