@@ -113,7 +113,7 @@ var rooms = []rule{
 	{
 		room: "gateway/feed/...",
 		may:  []string{contract, transport, "matching", "gateway/journal", "gateway/orders", "gateway/telemetry"},
-		why:  "the feed numbers and keeps events; it does not know who enters orders or who writes the journal",
+		why:  "the feed gives the events that the state numbers and keeps to their readers; it does not know who enters orders or who writes the journal",
 	},
 	{
 		room: "gateway/sequencer/...",

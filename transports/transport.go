@@ -63,12 +63,13 @@ type Session interface {
 	Commit(r Releaser, mark uint64)
 
 	// Subscribe opens the stream of an account's numbered events from the place that the request names; an empty account means the
-	// key's own. The error is a *Fault (PERMISSION_DENIED, MALFORMED for a place that the stream does not have). After a Logon,
-	// a transport subscribes with the epoch and next_sequence of the LogonAck.
+	// key's own. The error is a *Fault (PERMISSION_DENIED, MALFORMED for a place that the stream does not have, OVERLOADED, THROTTLED).
+	// After a Logon, a transport subscribes with no account and the epoch and next_sequence of the LogonAck: for this the Logon has
+	// reserved what it takes, so that only a session that has ended meanwhile is refused.
 	Subscribe(ctx context.Context, request *pb.StreamExecutionsRequest) (Events, error)
 
 	// Close ends the session: a named one (Logon) has lost its connection, unless Logout came before. Exchanges under way are
-	// finished; it waits for nothing.
+	// finished. It may wait for an exchange's work in memory, but not for a disk or a peer.
 	Close()
 }
 
@@ -79,13 +80,14 @@ type Events interface {
 	Place() (epoch uint32, sequence uint64)
 	// Next waits for events and returns at least one and at most MaxEvents of them, valid until the next call. They are committed
 	// and may leave. The error is a *Fault, or the context's error: SESSION_REPLACED when another connection logged on under
-	// the session's id, THROTTLED when the session was ended, DRAINING when the gateway stops.
+	// the session's id, THROTTLED when the session was ended, DRAINING when the gateway stops. After the context's error, and only
+	// then, the reader is as it was before the call: nothing is lost, and Next may be called again.
 	Next(ctx context.Context) ([]Event, error)
-	// Close ends the reader; it waits for nothing.
+	// Close ends the reader, also beside a call of Next; it waits for no disk and no peer.
 	Close()
 }
 
-// Event is one numbered event, encoded once and the same for every reader.
+// Event is one numbered event. Each reader encodes it for itself, to the same bytes.
 type Event struct {
 	Epoch    uint32
 	Sequence uint64

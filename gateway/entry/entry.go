@@ -8,7 +8,8 @@
 // # Locks
 //
 // They are taken in this order: Gateway.logons, session.mu of a connection that logs on, session.mu of the one that it replaces, the writer's
-// lock (sequencer), and then one of the leaves: throttles.mu, timers.mu, the feed's. None of them is held across a write or a wait.
+// lock (sequencer), and then one of the leaves: throttles.mu, timers.mu, committer.mu, Gateway.streamsMu, the feed's. None of them is held across a
+// write to the disk or a wait for a peer: what is executed under them is committed afterwards, by the peer that waits for it or by the committer.
 package entry
 
 import (
@@ -54,6 +55,7 @@ type Gateway struct {
 	feed      *feed.Feed
 	throttles throttles
 	timers    timers
+	committer committer
 	keys      atomic.Pointer[keyring]
 	draining  atomic.Bool // set under logons
 
@@ -74,7 +76,7 @@ func New(s *sequencer.Sequencer, c Config) (*Gateway, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	g := &Gateway{
-		sequencer: s, logger: c.Logger, feed: feed.New(s, c.Feed), throttles: newThrottles(c.Penalty),
+		sequencer: s, logger: c.Logger, feed: feed.New(s, c.Feed), throttles: newThrottles(c.Penalty), committer: committer{sequencer: s},
 		holders: make(map[sessionName]*session), streams: make(map[*events]struct{}),
 	}
 	g.timers.init(g)

@@ -24,6 +24,7 @@ type memoryLog struct {
 	fail    atomic.Pointer[error]
 
 	onAppend func() // nil, or called under the sequencer's lock
+	onCommit func() // nil, or called before a commit is released
 }
 
 func (l *memoryLog) Append(_ int64, payload []byte) (uint64, error) {
@@ -38,8 +39,13 @@ func (l *memoryLog) Append(_ int64, payload []byte) (uint64, error) {
 	}
 	return l.lsn.Add(1), nil
 }
-func (l *memoryLog) AppendBatch(int64, [][]byte) (uint64, error)    { return 0, errors.ErrUnsupported }
-func (l *memoryLog) Commit(r transports.Releaser, mark uint64)      { r.Release(mark, nil) }
+func (l *memoryLog) AppendBatch(int64, [][]byte) (uint64, error) { return 0, errors.ErrUnsupported }
+func (l *memoryLog) Commit(r transports.Releaser, mark uint64) {
+	if l.onCommit != nil {
+		l.onCommit()
+	}
+	r.Release(mark, nil)
+}
 func (l *memoryLog) Committed() uint64                              { return l.lsn.Load() }
 func (l *memoryLog) Err() error                                     { return nil }
 func (l *memoryLog) Term() uint64                                   { return 1 }

@@ -101,7 +101,7 @@ func (t *timers) fire(where map[uint32]*alarm, number uint32, a *alarm) {
 	delete(where, number)
 }
 
-// stop stops all timers and waits for those that are executing.
+// stop stops all timers and waits for those that are executing, which is over memory only.
 func (t *timers) stop() {
 	t.mu.Lock()
 	t.stopped = true
@@ -152,18 +152,3 @@ func (g *Gateway) lose(s *orders.SessionInfo) {
 		g.logger.Warn("lost session could not be logged out", "account", s.Account, "session", s.ID.String(), "error", err)
 	}
 }
-
-// execute runs a command that nobody waits for, and sees to its durability.
-func (g *Gateway) execute(c *orders.Command, answer *orders.Answer) error {
-	if err := g.sequencer.Execute(c, answer); err != nil {
-		return err
-	}
-	g.sequencer.Commit(nobody{}, 0)
-	return nil
-}
-
-// nobody is the Releaser of a command that no peer waits for. Should the journal fail, its log says so.
-type nobody struct{}
-
-// Release implements transports.Releaser.
-func (nobody) Release(uint64, error) {}
