@@ -38,7 +38,8 @@ func (e *SnapshotError) Error() string {
 // Unwrap returns ErrDamaged.
 func (e *SnapshotError) Unwrap() error { return ErrDamaged }
 
-// list reads what is there: the state, the names, and what the newest snapshot proves.
+// list reads what is there: the state, the names, and what the newest snapshot proves. It
+// ends with ErrNewer when one of the snapshots is of a newer version.
 func (s *scan) list() error {
 	var err error
 	// The state is read before the names, so that beside a writer the names hold all
@@ -63,22 +64,26 @@ func (s *scan) list() error {
 	default:
 		s.first = 1
 	}
+	proves := snapshotFile{}
+	for _, snap := range s.snaps {
+		h, err := readSnapshot(s.fs, snap, func(f File, _ int64) (snapfile.Header, error) { return snapfile.ReadHeader(f) })
+		if errors.Is(err, snapfile.ErrNewer) {
+			return fmt.Errorf("%w: %s: %w. It is not damaged and nothing was changed: use the version that wrote it", ErrNewer, snap.path, err)
+		}
+		if err == nil && proves.lsn == 0 && s.noState == "" && h.ID == s.state.id && h.LSN == snap.lsn {
+			proves = snap
+		}
+	}
 	if s.noState != "" {
 		return nil
 	}
+	s.proven, s.proof = proves.lsn, proves.path
 	s.id, s.idFile = s.state.id, filepath.Join(s.dir, stateName)
 	// What a prune has left that did not come to its end is no part of the log: a power
 	// cut brings removed files back in any order.
 	for i, seg := range s.segs {
 		if seg.first == s.first {
 			s.segs = s.segs[i:]
-			break
-		}
-	}
-	for _, snap := range s.snaps {
-		h, err := readSnapshot(s.fs, snap, func(f File, _ int64) (snapfile.Header, error) { return snapfile.ReadHeader(f) })
-		if err == nil && h.ID == s.id && h.LSN == snap.lsn {
-			s.proven, s.proof = snap.lsn, snap.path
 			break
 		}
 	}

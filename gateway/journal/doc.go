@@ -112,7 +112,7 @@
 // alone; the valid note with the highest number counts. A note is 80 bytes:
 //
 //	 0   8  magic "TGJSTA\r\n"
-//	 8   1  format version (1)
+//	 8   1  format version (2)
 //	 9   7  zero
 //	16  16  identity of the journal
 //	32   8  number of the note, from 1
@@ -125,8 +125,23 @@
 //
 // A note is written, and synced, when all it says is on the disk: before the first
 // segment, by Open and Cut before they cut anything, soon after a segment got its name
-// (in the background), by Snapshot before it removes anything, by Fence, and by Close. The file itself is created whole, under another
-// name (STATE.tmp).
+// (in the background), by Snapshot before it removes anything, by Fence, and by Close.
+// The file itself is created whole, under another name (STATE.tmp).
+//
+// # Versions
+//
+// A note of version 1 is read as well: 64 bytes, without the fields at 60 and 68 (the log
+// begins with 1, the term is 0), and with the CRC32C of bytes 0 to 59 at 60; or 80 bytes,
+// as version 2. What Open and Cut write is version 2, first in the place of the note that
+// does not count: a crash in between leaves the other as it was. From then on a program
+// that knows version 1 only does not open the folder. Segments, records and snapshots
+// have had one version so far.
+//
+// Whoever changes the format raises the version of each kind of file that differs in a
+// byte, records and their segment together, and leaves the magic and the place of the
+// version where they are. So what is newer than a program is told from damage: it is
+// ErrNewer, nothing is read of it, cut or removed. One rotted version byte is damage: with
+// the right one in its place the checksum holds.
 //
 // # What a crash may leave, and what is believed
 //

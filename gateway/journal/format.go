@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -11,7 +12,7 @@ const (
 	// a reader must hold and what a damaged length field can ask for.
 	MaxPayloadBytes = 64 << 10
 
-	formatVersion      = 1
+	formatVersion      = 1 // of segments and records
 	segmentHeaderBytes = 64
 	recordHeaderBytes  = 44
 	maxRecordBytes     = recordHeaderBytes + MaxPayloadBytes
@@ -67,7 +68,7 @@ func decodeSegmentHeader(src []byte) (segmentHeader, error) {
 		return h, fmt.Errorf("segment header has CRC32C %08x and contains %08x", got, want)
 	}
 	if src[8] != formatVersion {
-		return h, fmt.Errorf("segment has format version %d, this program reads version %d", src[8], formatVersion)
+		return h, fmt.Errorf("segment header has format version %d", src[8])
 	}
 	h.mode = SyncMode(src[9])
 	if !h.mode.valid() || !blank(src[10:12]) {
@@ -86,6 +87,27 @@ func decodeSegmentHeader(src []byte) (segmentHeader, error) {
 		return h, fmt.Errorf("segment header has segment size %d, which is not between %d and %d", h.size, MinSegmentBytes, MaxSegmentBytes)
 	}
 	return h, nil
+}
+
+// newerSegment returns the format version of a segment whose first bytes are src, or 0,
+// if it is above what this program reads. Of a newer one only the magic and the place of
+// the version are known. A version byte that has rotted is none: with the right one in its
+// place the CRC is right.
+func newerSegment(src []byte) byte {
+	if len(src) < segmentHeaderBytes || string(src[:8]) != segmentMagic || src[8] <= formatVersion {
+		return 0
+	}
+	b := bytes.Clone(src[:segmentHeaderBytes])
+	b[8] = formatVersion
+	if crc32.Checksum(b[:60], castagnoli) == binary.LittleEndian.Uint32(b[60:]) {
+		return 0
+	}
+	return src[8]
+}
+
+// newerThan is the error of a file whose format version is above what this program reads.
+func newerThan(path string, version, ours byte) error {
+	return fmt.Errorf("%w: %s has format version %d, this one reads up to version %d. It is not damaged and nothing was changed: use the version that wrote it", ErrNewer, path, version, ours)
 }
 
 // record is a decoded record. Its payload points into the decoder's input.

@@ -38,6 +38,10 @@ var (
 	// ErrDamaged: a record that may have been acked cannot be read; the error
 	// is a *DamageError.
 	ErrDamaged = errors.New("journal: damaged")
+	// ErrNewer: a file of the log has a format version above what this program reads. It
+	// is not damaged, nothing is changed, and Cut refuses it too: the program that wrote
+	// it, or a later one, opens it.
+	ErrNewer = errors.New("journal: written by a newer version of this program")
 	// ErrTerm: the log has a later term than its writer, who has been replaced and
 	// must not write (the fence). Open says it, and Append after Fence.
 	ErrTerm = errors.New("journal: term is behind the log")

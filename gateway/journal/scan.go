@@ -116,6 +116,9 @@ func (s *scan) segment(i int) (at *stop, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if version := newerSegment(b); version != 0 {
+		return nil, newerThan(s.segs[i].path, version, formatVersion)
+	}
 	header, bad := decodeSegmentHeader(b)
 	s.measure(i, w.size, header)
 	if bad != nil {
@@ -312,7 +315,8 @@ func (at *stop) look(w *window, salt uint32) error {
 	return nil
 }
 
-// describe says what stands at off instead of the record that should.
+// describe says what stands at off instead of the record that should. It is ErrNewer if
+// that is a record of a newer version.
 func describe(w *window, off int64, salt uint32) (string, error) {
 	r, n, err := w.record(off, salt)
 	if err != nil {
@@ -331,6 +335,12 @@ func describe(w *window, off int64, salt uint32) (string, error) {
 	case len(b) < recordHeaderBytes:
 		return fmt.Sprintf("the end of the file after %d bytes of a record header", len(b)), nil
 	case n == 0:
+		switch version, err := w.newerRecord(off, salt); {
+		case err != nil:
+			return "", err
+		case version != 0:
+			return "", newerThan(w.path, version, formatVersion)
+		}
 		return "bytes that are no record header", nil
 	case off+int64(n) > w.size:
 		return fmt.Sprintf("a record of %d bytes that reaches past the end of the file", n), nil
@@ -339,7 +349,8 @@ func describe(w *window, off int64, salt uint32) (string, error) {
 	}
 }
 
-// lookLater adds what the segments after seg hold.
+// lookLater adds what the segments after seg hold. It ends with ErrNewer at one that this
+// program cannot judge.
 func (s *scan) lookLater(at *stop) error {
 	for _, seg := range s.segs[at.seg+1:] {
 		w, err := openWindow(s.fs, seg.path, s.buf)
@@ -350,10 +361,14 @@ func (s *scan) lookLater(at *stop) error {
 		if err != nil {
 			return errors.Join(err, w.close())
 		}
+		version := newerSegment(b)
 		header, bad := decodeSegmentHeader(b)
 		last, err := w.lastByte(0)
 		if err := errors.Join(err, w.close()); err != nil {
 			return err
+		}
+		if version != 0 {
+			return newerThan(seg.path, version, formatVersion)
 		}
 		at.bytes += last + 1
 		if bad == nil && header.id == s.id {

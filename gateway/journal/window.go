@@ -1,8 +1,10 @@
 package journal
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 )
 
@@ -73,6 +75,21 @@ func (w *window) record(off int64, salt uint32) (record, int, error) {
 		return record{}, 0, nil
 	}
 	return r, n, nil
+}
+
+// newerRecord returns the format version of the record at off, or 0, if it is above what
+// this program reads. Only the checksum shows that it is a record, so one is found as long
+// as that and the length are where they are in this version.
+func (w *window) newerRecord(off int64, salt uint32) (version byte, err error) {
+	b, err := w.at(off, maxRecordBytes)
+	if err != nil || len(b) < recordHeaderBytes || b[4] <= formatVersion {
+		return 0, err
+	}
+	n := int64(recordHeaderBytes) + int64(binary.LittleEndian.Uint32(b[8:]))
+	if n > int64(len(b)) || crc32.Update(salt, castagnoli, b[4:n]) != binary.LittleEndian.Uint32(b) {
+		return 0, nil
+	}
+	return b[4], nil
 }
 
 // lastByte returns the offset of the last byte from off on that is not zero, or

@@ -517,9 +517,18 @@ func (fs *Disk) Stored(path string) []byte {
 	return fs.names[path].disk
 }
 
-// SetContent makes data the content of path, on the disk too, creating it if need be.
+// SetContent makes data the content of path, on the disk too, creating it if need be, so
+// that no power cut brings back what was there.
 func (fs *Disk) SetContent(path string, data []byte) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	fs.names[path] = &inode{data: data, disk: slices.Clone(data), dirty: map[int]bool{}}
+	node := &inode{data: data, disk: slices.Clone(data), dirty: map[int]bool{}}
+	fs.names[path], fs.stable[path] = node, node
+	for _, m := range fs.moves {
+		for i := range m {
+			if m[i].path == path && m[i].node != nil {
+				m[i].node = node
+			}
+		}
+	}
 }

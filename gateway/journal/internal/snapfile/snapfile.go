@@ -26,6 +26,7 @@
 package snapfile
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -49,6 +50,10 @@ const (
 // ErrContent says that the bytes are not those of a whole snapshot. Any other error of reading is
 // one of the file.
 var ErrContent = errors.New("not a whole snapshot")
+
+// ErrNewer says that the file has a format version above what this program reads. Of such
+// a file only the magic and the place of the version are known.
+var ErrNewer = errors.New("a newer format of snapshots")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -87,11 +92,17 @@ func DecodeHeader(src []byte) (Header, error) {
 	if string(src[:8]) != magic {
 		return h, fmt.Errorf("%w: the header begins with %q instead of %q", ErrContent, src[:8], magic)
 	}
-	if got, want := crc32.Checksum(src[:60], castagnoli), binary.LittleEndian.Uint32(src[60:]); got != want {
+	if got, want := crc32.Checksum(src[:60], castagnoli), binary.LittleEndian.Uint32(src[60:]); got != want || src[8] > version {
+		// A version byte that has rotted: with the right one in its place the CRC is right.
+		b := bytes.Clone(src[:60])
+		b[8] = version
+		if src[8] > version && crc32.Checksum(b, castagnoli) != want {
+			return h, fmt.Errorf("%w: version %d, this program reads up to version %d", ErrNewer, src[8], version)
+		}
 		return h, fmt.Errorf("%w: the header has CRC32C %08x and contains %08x", ErrContent, got, want)
 	}
 	if src[8] != version {
-		return h, fmt.Errorf("%w: format version %d, this program reads version %d", ErrContent, src[8], version)
+		return h, fmt.Errorf("%w: format version %d", ErrContent, src[8])
 	}
 	h.Salt = binary.LittleEndian.Uint32(src[12:])
 	h.LSN = binary.LittleEndian.Uint64(src[16:])
