@@ -110,6 +110,9 @@ func mismatch(x *transports.Exchange) error {
 	return transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "%s does not go with a %T answered by a %T", x.Operation, x.Request, x.Response)
 }
 
+// The answers of submit, replace and cancel have the same fields in three generated types. Go cannot reach a field through a type parameter,
+// and a list of pointers to the fields would be as long as filling them, so each of them is filled in full; where one gets a field, so do the others.
+
 func (s *session) submit(request *pb.SubmitOrderRequest, response *pb.SubmitOrderResponse, receivedNs int64) error {
 	if err := s.trades(ordering); err != nil {
 		return err

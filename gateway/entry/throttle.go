@@ -11,10 +11,11 @@ import (
 )
 
 // The throttle has two tiers. The first refuses a request that is over the account's or its firm's rate and says when there is room.
-// The second is for who does not heed that: more than one second's worth of refusals within a second end the session, and shut the
-// account out for the penalty time. A repetition of an id costs what a new one costs: whether it is one is only known behind the throttle.
+// The second is for who does not heed that: refusals have a bucket like requests, a second's worth at the rate that refused, and one that
+// finds it empty ends the session and shuts the account out for the penalty time. There is no edge of a window to hide behind. A repetition of
+// an id costs what a new one costs: whether it is one is only known behind the throttle.
 //
-// Without a rate a request costs two loads and no clock.
+// Without a rate a request costs three loads (the account's rate, which firm, the firm's rate) and no clock.
 
 // class is what a request counts as. Each has a bucket of its own, so that a flood of one never holds up another.
 type class uint8
@@ -69,10 +70,7 @@ type throttle struct {
 	firm     atomic.Pointer[limiter] // never nil
 	penalty  time.Duration
 	shutTill atomic.Int64 // gateway clock: refuses everything before
-
-	mu       sync.Mutex // the rest is touched on refusals only
-	second   int64      // when the second began in which refusals are counted
-	refusals uint32     // in it
+	refusals bucket       // second tier
 }
 
 // limited reports whether there is any rate to hold.
@@ -122,18 +120,9 @@ func scale(rate uint32, c class) uint32 {
 
 // refuse counts a refusal; one too many ends the session.
 func (t *throttle) refuse(now int64, rate uint32, wait time.Duration, whose string) *transports.Fault {
-	t.mu.Lock()
-	if now-t.second >= int64(time.Second) {
-		t.second, t.refusals = now, 0
-	}
-	t.refusals++
-	over := t.refusals > rate
-	if over {
-		t.refusals = 0
+	if _, borne := t.refusals.take(now, rate); !borne {
 		t.shutTill.Store(now + int64(t.penalty))
-	}
-	t.mu.Unlock()
-	if over {
+		t.refusals.full.Store(now) // after the penalty all is forgiven
 		f := t.shutFault(t.penalty)
 		f.Final = true
 		return f

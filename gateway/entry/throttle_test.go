@@ -79,6 +79,16 @@ func TestThrottle(t *testing.T) {
 			{after: time.Second, class: ordering, n: 20, through: 10, retry: 100 * ms},
 			{after: time.Second, class: ordering, n: 21, through: 10, retry: time.Second, final: true},
 		}},
+		{"nor do they begin anew at the edge of a second", 10, 0, []step{
+			{class: ordering, n: 11, through: 10, retry: 100 * ms},
+			{after: 990 * ms, class: ordering, n: 18, through: 9, retry: 10 * ms},
+			{after: 20 * ms, class: ordering, n: 3, through: 1, retry: time.Second, final: true},
+		}},
+		{"a refusal weighs as much as it is of a second's worth", 10, 0, []step{
+			{class: ordering, n: 15, through: 10, retry: 100 * ms},
+			{class: canceling, n: 60, through: 40, retry: 25 * ms},
+			{class: canceling, n: 1, retry: time.Second, final: true},
+		}},
 		{"what the penalty refuses does not prolong it", 1, 0, []step{
 			{class: ordering, n: 3, through: 1, retry: time.Second, final: true},
 			{after: 500 * ms, class: ordering, n: 100, retry: 500 * ms},
