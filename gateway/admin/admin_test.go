@@ -32,6 +32,14 @@ func (l *openLog) Err() error                                { return nil }
 // start serves an empty gateway with the account demo; the key is "secret".
 func start(t *testing.T) string {
 	t.Helper()
+	return "http://" + startWith(t, func(b admin.Backend) (*admin.Server, error) {
+		return admin.Listen(context.Background(), "127.0.0.1:0", nil, b, nil)
+	}).Addr().String()
+}
+
+// startWith is start with a listener of the caller's.
+func startWith(t *testing.T, listen func(admin.Backend) (*admin.Server, error)) *admin.Server {
+	t.Helper()
 	replica, err := sequencer.NewReplica(orders.Options{MaxOpenOrders: 1000, MaxLevels: 1000})
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +54,7 @@ func start(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	server, err := admin.Listen(context.Background(), "127.0.0.1:0", nil, admin.Backend{
+	server, err := listen(admin.Backend{
 		Sequencer: s, DayEnded: func() {}, Version: "test", JournalSync: "os", Started: time.Now(),
 		Authorize: func(key string, _ net.Addr) error {
 			if key != "secret" {
@@ -54,7 +62,7 @@ func start(t *testing.T) string {
 			}
 			return nil
 		},
-	}, nil)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +75,7 @@ func start(t *testing.T) string {
 		}
 		goleak.VerifyNone(t)
 	})
-	return "http://" + server.Addr().String()
+	return server
 }
 
 // TestJSON is what an operator with curl meets: each row a request and what its answer says.

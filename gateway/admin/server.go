@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"golang.org/x/net/netutil"
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/proto/gen/orderentry/v1/orderentryv1connect"
@@ -23,21 +22,29 @@ import (
 // Bounds of the listener. Administration is a few requests a minute; what passes these is not an operator.
 const (
 	maxConnections  = 64
+	maxStreams      = 16       // requests in flight on one connection over HTTP/2
 	maxRequestBytes = 64 << 10 // a SetLimits with 1,000 restricted symbols has about 18 KiB
 	maxHeaderBytes  = 16 << 10
+	keyTimeout      = 5 * time.Second // from connect to the first request with a key, handshakes included
 	requestTimeout  = 10 * time.Second
 	idleTimeout     = time.Minute
 )
 
 // Server is the running listener.
 type Server struct {
-	listener net.Listener
+	door     *door
+	listener net.Listener // the door, or TLS before it
 	http     *http.Server
 	served   chan struct{} // closed when Serve has returned
 }
 
 // Listen starts the listener. tlsConfig nil means plain text; logger nil means none.
 func Listen(ctx context.Context, address string, tlsConfig *tls.Config, backend Backend, logger *slog.Logger) (*Server, error) {
+	return listen(ctx, address, tlsConfig, backend, logger, &door{most: maxConnections, patience: keyTimeout})
+}
+
+// listen is Listen through a door that has no listener yet.
+func listen(ctx context.Context, address string, tlsConfig *tls.Config, backend Backend, logger *slog.Logger, door *door) (*Server, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
@@ -52,10 +59,12 @@ func Listen(ctx context.Context, address string, tlsConfig *tls.Config, backend 
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true) // gRPC without TLS, on loopback
+	door.Listener = inner
 	s := &Server{
-		listener: netutil.LimitListener(inner, maxConnections), served: make(chan struct{}),
+		door: door, listener: door, served: make(chan struct{}),
 		http: &http.Server{
 			Handler: mux, Protocols: protocols, MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+			ConnContext: withGuest, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 			ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout, IdleTimeout: idleTimeout,
 		},
 	}
@@ -76,9 +85,10 @@ func Listen(ctx context.Context, address string, tlsConfig *tls.Config, backend 
 // Addr is where it listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Shutdown takes nothing new and answers what was accepted. When the context ends first, it closes what is left and returns the
+// Shutdown takes nothing new, closes connections that have shown no key, and answers what was accepted. When the context ends first, it closes what is left and returns the
 // context's error. Safe to call more than once.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.door.turnAway()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		_ = s.http.Close() // the context's end is the error to report
@@ -132,6 +142,9 @@ func authorized(ctx context.Context, backend Backend, r connect.AnyRequest, next
 	}
 	if err := backend.Authorize(key, remote); err != nil {
 		return nil, err
+	}
+	if g := guestOf(ctx); g != nil && !g.authorize() {
+		return nil, transports.Refuse(pb.Reason_REASON_OVERLOADED, "the connection is closed: it came too late with its key, or too many came without one")
 	}
 	return next(ctx, r)
 }
