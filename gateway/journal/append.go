@@ -25,8 +25,8 @@ func (j *Journal) Append(timeNs int64, payload []byte) (lsn uint64, err error) {
 
 // AppendBatch appends all payloads, with the same time, or none: first is the LSN of
 // the first one, the others follow without a gap. Everything said of Append holds for
-// it. Of a batch that no Commit has released a crash may leave a part, from its
-// beginning on, as of any entries.
+// it. All or none is what the caller sees; a crash may leave a part of a batch that no
+// Commit has released, from its beginning on, as of any entries.
 //
 // A batch, with 44 bytes for each payload, must fit into one segment and into half of
 // MaxPendingBytes, each less 108 bytes; ErrTooLarge otherwise. An empty batch appends
@@ -58,7 +58,7 @@ func (j *Journal) AppendBatch(timeNs int64, payloads [][]byte) (first uint64, er
 // room sees to it that records of size bytes together fit into the buffer and into the
 // tail segment, beginning the next one if they do not. bufMu is held.
 func (j *Journal) room(size int) error {
-	if err := j.Err(); err != nil {
+	if err := j.failed(); err != nil {
 		return err
 	}
 	if j.refused != nil {
@@ -102,7 +102,7 @@ func (j *Journal) put(timeNs int64, payload []byte) (lsn uint64) {
 func (j *Journal) Term() uint64 { return j.term.Load() }
 
 // Fence takes the log away from its writer for one with a higher term: when it has
-// returned nil, every Append gives ErrTerm, and no process opens the folder with a term
+// returned nil, every Append and Err give ErrTerm, and no process opens the folder with a term
 // below this one, whatever happens to this process. What was appended before is still
 // committed and released. The new writer opens the folder with Options.Term not below
 // term when this Journal is closed.
@@ -120,10 +120,11 @@ func (j *Journal) Fence(term uint64) error {
 		j.bufMu.Unlock()
 		return fmt.Errorf("%w: fence with term %d, the log has term %d", ErrTerm, term, now)
 	}
-	j.term.Store(term)
 	j.refused = fmt.Errorf("%w: a writer with term %d has taken over from term %d", ErrTerm, term, j.opts.Term)
+	j.fenced.Store(&failure{j.refused})
+	j.term.Store(term) // behind the reason: who sees the new term finds it
 	j.bufMu.Unlock()
-	if err := j.Err(); err != nil {
+	if err := j.failed(); err != nil {
 		return err
 	}
 	return j.note()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -122,21 +123,24 @@ func TestFence(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			if err := j.Err(); err != nil {
+				t.Fatalf("after fences that were refused: %v", err)
+			}
 			if err := j.Fence(9); err != nil || j.Term() != 9 {
 				t.Fatal(err, j.Term())
 			}
 			image := fs.Killed(nil, 0)
 			_, err := j.Append(0, nil)
 			_, batch := j.AppendBatch(0, [][]byte{nil})
-			for _, err := range []error{err, batch, j.Snapshot(1, nil), j.Fence(8)} {
+			for _, err := range []error{err, batch, j.Snapshot(1, nil), j.Fence(8), j.Err()} {
 				if !errors.Is(err, journal.ErrTerm) {
 					t.Errorf("after the fence: %v", err)
 				}
 			}
 			h.commit(j)
 			synctest.Wait()
-			if err := errors.Join(j.Close(), h.settled()); err != nil || h.acked != 1 {
-				t.Fatal(err, h.acked)
+			if err := errors.Join(j.Close(), h.settled()); err != nil || h.acked != 1 || !errors.Is(j.Err(), journal.ErrTerm) {
+				t.Fatal(err, h.acked, j.Err())
 			}
 			if err := j.Fence(10); !errors.Is(err, journal.ErrClosed) {
 				t.Error(err)
@@ -151,6 +155,40 @@ func TestFence(t *testing.T) {
 				if err := j.Close(); err != nil || fs != image && len(got) != 1 {
 					t.Fatal(err, len(got))
 				}
+			}
+		})
+	}
+}
+
+// TestFailureAfterFence: what was appended before the fence cannot be written, which is
+// worse than the fence, and nobody is told that it was.
+func TestFailureAfterFence(t *testing.T) {
+	for _, mode := range promising {
+		synctest.Test(t, func(t *testing.T) {
+			fs, h := journaltest.NewDisk(), newHistory()
+			j, _, _ := open(t, memOptions(fs, mode))
+			if _, err := h.append(j, 0, 100); err != nil {
+				t.Fatal(err)
+			}
+			if err := j.Fence(1); err != nil {
+				t.Fatal(err)
+			}
+			fs.Intercept(func(c journaltest.Call) *journaltest.Fault {
+				if c.Op == journaltest.Write && strings.HasSuffix(c.Path, ".seg") {
+					return &journaltest.Fault{Err: syscall.EIO}
+				}
+				return nil
+			})
+			h.commit(j)
+			synctest.Wait()
+			if err := j.Err(); !errors.Is(err, journal.ErrFailed) {
+				t.Errorf("%v: Err is %v", mode, err)
+			}
+			if err := j.Close(); !errors.Is(err, syscall.EIO) {
+				t.Errorf("%v: close: %v", mode, err)
+			}
+			if err := h.settled(); err != nil || h.acked != 0 {
+				t.Errorf("%v: %v, LSN %d acked", mode, err, h.acked)
 			}
 		})
 	}

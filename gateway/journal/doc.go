@@ -49,9 +49,9 @@
 //
 //   - Append and AppendBatch give LSNs 1, 2, 3, ... without a gap, in the order of the
 //     calls, do not block, and copy. An error means that nothing of it is, or ever will be,
-//     in the log. What they took may still be lost as long as no Commit has released it:
-//     after a change of leaders the log ends earlier, and the one who applied more than
-//     that starts again from a snapshot.
+//     in the log. What they took may still be lost, of a batch the end of it too, as long as
+//     no Commit has released it: after a change of leaders the log ends earlier, and the one
+//     who applied more than that starts again from a snapshot.
 //   - Release(mark, nil) means that everything appended before that Commit is in the log
 //     for good, for every later reader, whoever writes by then. In doubt it is an error.
 //     The Releases of one Waiter come in the order of its Commits.
@@ -60,9 +60,11 @@
 //   - Term rises whenever another writer may have written, and then Append of the old one
 //     gives ErrTerm: no two writers append in one term. Entries keep the term they were
 //     appended in, and terms never fall along the log.
-//   - Err is final: once it is set, nothing is taken or released without an error.
-//   - Snapshot takes a state that is the fold of exactly the entries up to its LSN, which
-//     must be committed. Any member may begin with any member's snapshot: so the content
+//   - Err is final: once it is set, nothing is taken. What was taken before is released, with
+//     an error unless it is in the log for good. A writer that has lost the lead has one.
+//   - Snapshot takes a state that is the fold of exactly the entries up to its LSN, which is
+//     any that was appended: it commits that one first, and if that cannot be, it is an
+//     error, write is not called, and nothing is kept. Any member may begin with any member's snapshot: so the content
 //     must depend on the entries only.
 //
 // # Format

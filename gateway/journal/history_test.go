@@ -139,7 +139,7 @@ func (h *history) commit(j *journal.Journal) {
 	mark := uint64(len(h.entries))
 	h.pending[mark]++
 	h.mu.Unlock()
-	failed := j.Err() != nil
+	failed := errors.Is(j.Err(), journal.ErrFailed)
 	j.Commit(waiterFunc(func(got uint64, err error) {
 		h.mu.Lock()
 		defer h.mu.Unlock()

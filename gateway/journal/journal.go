@@ -66,6 +66,7 @@ type Journal struct {
 	stats counters
 
 	failure atomic.Pointer[failure]
+	fenced  atomic.Pointer[failure] // why the writer must not append any more; set with refused
 	stop    chan struct{}
 	workers sync.WaitGroup
 }
@@ -175,7 +176,7 @@ func (j *Journal) Commit(w Waiter, mark uint64) {
 		w.Release(mark, j.writeThrough(j.appended.Load()))
 	case SyncOff:
 		j.queue.wake()
-		w.Release(mark, j.Err())
+		w.Release(mark, j.failed())
 	case SyncAlways:
 		if !j.queue.push(w, mark, &j.appended) {
 			w.Release(mark, j.afterClose())
@@ -196,9 +197,22 @@ func (j *Journal) Committed() uint64 {
 	}
 }
 
-// Err returns nil while the journal works, and the reason, wrapped in ErrFailed,
-// once a write or a sync has failed. It does not change any more after that.
+// Err returns nil while the journal takes entries or will take them again, and otherwise
+// why it never will: ErrFailed, wrapped, once a write or a sync has failed, and then it
+// does not change any more; ErrTerm, wrapped, from Fence on unless that happens, and what
+// was appended before it is still committed and released. Close is no reason.
 func (j *Journal) Err() error {
+	if err := j.failed(); err != nil {
+		return err
+	}
+	if f := j.fenced.Load(); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// failed returns why nothing can be written or released any more, or nil.
+func (j *Journal) failed() error {
 	if f := j.failure.Load(); f != nil {
 		return f.err
 	}
@@ -211,7 +225,7 @@ func (j *Journal) fail(doing, path string, err error) error {
 	if j.failure.CompareAndSwap(nil, f) {
 		j.opts.Logger.Error("journal failed", "error", f.err)
 	}
-	return j.Err()
+	return j.failed()
 }
 
 // Close takes no more entries, writes and syncs all that were appended in every
@@ -255,7 +269,7 @@ func (j *Journal) Close() error {
 // afterClose is the answer to a Commit that came when nobody syncs any more: the
 // last flush has taken everything or has failed, and Close may still be at it.
 func (j *Journal) afterClose() error {
-	if err := j.Err(); err != nil {
+	if err := j.failed(); err != nil {
 		return err
 	}
 	if j.durable.Load() < j.appended.Load() {
@@ -298,13 +312,13 @@ func (j *Journal) writeThrough(lsn uint64) error {
 			return j.flush()
 		}
 	}
-	return j.Err()
+	return j.failed()
 }
 
 // flush writes everything pending, in one write a segment, and under SyncAlways
 // syncs it. flushMu is held.
 func (j *Journal) flush() error {
-	if err := j.Err(); err != nil {
+	if err := j.failed(); err != nil {
 		return err
 	}
 	j.bufMu.Lock()

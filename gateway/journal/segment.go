@@ -150,7 +150,7 @@ func (k *spaceKeeper) wake() {
 func (j *Journal) keepSpace() {
 	for {
 		var retry <-chan time.Time
-		if j.Err() == nil && j.space.next.Load() == nil {
+		if j.failed() == nil && j.space.next.Load() == nil {
 			seg, err := j.prepare()
 			switch {
 			case err == nil:
@@ -165,11 +165,11 @@ func (j *Journal) keepSpace() {
 				_ = j.fail("prepare a segment in", j.opts.Dir, err)
 			}
 		}
-		if j.Err() == nil && j.noted.Load() != j.stats.segments.Load() && j.note() != nil {
+		if j.failed() == nil && j.noted.Load() != j.stats.segments.Load() && j.note() != nil {
 			// No space: a file system that copies on write needs some even here.
 			retry = time.After(spaceRetry)
 		}
-		if j.Err() == nil {
+		if j.failed() == nil {
 			_ = j.syncRetired()
 		}
 		select {

@@ -14,8 +14,8 @@ type Log interface {
 	// record is not in the log and never will be: no replay and no other copy of the log shows it. A replicated log appends only
 	// while it leads its term; an entry that a later leader drops is answered through Commit, with an error.
 	Append(timeNs int64, payload []byte) (lsn uint64, err error)
-	// AppendBatch is Append for several records, whose numbers follow each other from first: all are in the log or none, after a crash
-	// too. A replicated log carries them as one proposal.
+	// AppendBatch is Append for several records, whose numbers follow each other from first. Either all are taken, or none and there is
+	// an error. It is no transaction: until a Commit has released them, a crash or a change of leaders may leave the first ones only.
 	AppendBatch(timeNs int64, payloads [][]byte) (first uint64, err error)
 	// Commit arranges for one call of r.Release(mark, nil) when all that was appended before is as durable as the log promises (on a
 	// replicated log: on as many copies as it takes), or with an error when that can no longer be said; then those records may come
@@ -23,13 +23,15 @@ type Log interface {
 	Commit(r transports.Releaser, mark uint64)
 	// Committed is the log sequence number up to which the promise is kept. It never goes back, and no record up to it is ever lost.
 	Committed() uint64
-	// Err is why the log takes nothing more until the process is started again, or nil. Losing the lead is such a reason: the state
-	// has applied what the log may drop.
+	// Err is why the log takes nothing more until the process is started again, or nil. Losing the lead, or the log to a writer with a
+	// higher term, is such a reason: the state has applied what the log may drop. What was appended before is still answered through
+	// Commit.
 	Err() error
 	// Term fences writers: it grows with every new writer of the log, records carry it, and a log refuses the appends of a writer whose
 	// term has passed. Constant as long as Err is nil.
 	Term() uint64
 	// Snapshot keeps what write writes as the state after record lsn, whole or not at all, and may then let go of records up to it. lsn is at
-	// most the last appended; the log makes everything up to it durable first. It may take long, and is called beside Append.
+	// most the last appended, committed or not: the log commits everything up to it first, and if it cannot, that is an error and write is
+	// not called. An error of write ends it at once, is returned, and nothing remains. It may take long, and is called beside Append.
 	Snapshot(lsn uint64, write func(w io.Writer) error) error
 }
