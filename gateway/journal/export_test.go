@@ -30,4 +30,7 @@ func EncodeState(newest uint64, size int64, durable uint64) []byte {
 	return b
 }
 
+// Stopping is closed when Close has begun to stop what goes on beside it.
+func Stopping(j *Journal) <-chan struct{} { return j.stop }
+
 const testSalt = 7

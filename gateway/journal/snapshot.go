@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -21,8 +22,8 @@ const (
 )
 
 // Snapshot keeps the state that the entries up to lsn lead to, as write gives it, so
-// that Open can begin with it instead of with the entries. It syncs the log up to lsn
-// first, in every mode. When it returns nil the snapshot is on the disk whole; before
+// that Open can begin with it instead of with the entries. It commits and syncs the log up
+// to lsn first, in every mode. When it returns nil the snapshot is on the disk whole; before
 // that none of it counts, and a crash at any moment leaves what was there before.
 //
 // It is for a goroutine in the background, beside Append and Commit, which it does not
@@ -34,6 +35,10 @@ const (
 // Then it prunes: it keeps the two newest snapshots that are whole, reading both again,
 // and, with two of them and unless KeepSegments is set, removes the segments wholly below
 // the older one.
+//
+// An error of write is the way to stop it, for the end of a context say: at once nothing
+// remains of what was written, nothing is pruned, and no older snapshot is read. An error
+// of w ends it too, also when write returns nil.
 //
 // Errors: that of write, as it is; ErrClosed (also from w, when Close comes meanwhile),
 // ErrTerm, ErrFailed; anything else that keeps the snapshot from being written, a full
@@ -70,7 +75,7 @@ func (j *Journal) Snapshot(lsn uint64, write func(w io.Writer) error) error {
 
 // mayWrite says why this writer must not touch the folder any more.
 func (j *Journal) mayWrite() error {
-	if err := j.Err(); err != nil {
+	if err := j.failed(); err != nil {
 		return err
 	}
 	j.bufMu.Lock()
@@ -137,11 +142,17 @@ func (j *Journal) writeSnapshot(lsn uint64, write func(w io.Writer) error) (byte
 		return 0, fmt.Errorf("journal: create a snapshot: %w", err)
 	}
 	bytes, err = j.fillSnapshot(file, lsn, write)
-	if err = errors.Join(err, file.Close()); err == nil {
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
 		err = j.fs.Rename(temp, path)
 	}
 	if err != nil {
-		return 0, errors.Join(err, j.fs.Remove(temp))
+		if left := j.fs.Remove(temp); left != nil {
+			return 0, errors.Join(err, left) // the next one empties it, and Open removes it
+		}
+		return 0, err
 	}
 	if err := j.fs.SyncDir(j.opts.Dir); err != nil {
 		return 0, j.fail("sync folder", j.opts.Dir, err)
@@ -153,7 +164,12 @@ func (j *Journal) fillSnapshot(file File, lsn uint64, write func(w io.Writer) er
 	var salt [4]byte
 	_, _ = rand.Read(salt[:]) // never fails, by its contract
 	w := snapfile.NewWriter(&syncingFile{File: file}, snapfile.Header{Salt: binary.LittleEndian.Uint32(salt[:]), LSN: lsn, Term: j.opts.Term, ID: j.id})
-	if err := write(untilClosed{w, j.stop}); err != nil {
+	to := untilClosed{w: w, stop: j.stop}
+	err = write(&to)
+	if err == nil {
+		err = to.err // which write has kept to itself: there is a hole in what it wrote
+	}
+	if err != nil {
 		return 0, err
 	}
 	h, err := w.Finish()
@@ -183,20 +199,24 @@ func (f *syncingFile) WriteAt(p []byte, off int64) (int, error) {
 }
 
 // untilClosed fails when the journal is being closed, so that Close waits for no whole
-// snapshot.
+// snapshot that is written.
 type untilClosed struct {
 	w    io.Writer
 	stop <-chan struct{}
+	err  error // the first one; nothing is written after it
 }
 
 // Write implements io.Writer.
-func (u untilClosed) Write(p []byte) (int, error) {
+func (u *untilClosed) Write(p []byte) (n int, err error) {
 	select {
 	case <-u.stop:
-		return 0, ErrClosed
+		u.err = cmp.Or(u.err, ErrClosed)
 	default:
-		return u.w.Write(p)
 	}
+	if u.err == nil {
+		n, u.err = u.w.Write(p)
+	}
+	return n, u.err
 }
 
 // prune removes what the newest snapshots make needless. snapMu is held. The state says
@@ -219,7 +239,7 @@ func (j *Journal) prune() error {
 			needless = append(needless, snap.path)
 			continue
 		}
-		info, _ := checkSnapshot(j.fs, snap, &j.id)
+		info, _ := checkSnapshot(untilClosedFS{j.fs, j.stop}, snap, &j.id)
 		if info.unread != nil {
 			return info.unread // nobody knows what it is worth
 		}
