@@ -261,7 +261,9 @@ func TestFullOfDropCopiesOverATransport(t *testing.T) {
 	}
 	cancel()
 	for range 3 {
-		<-ended
+		if err := <-ended; err == nil {
+			t.Error("a drop copy ended without a word")
+		}
 	}
 	g.Drain()
 	<-second.Done()
