@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -95,40 +96,92 @@ func killRounds(t *testing.T) int {
 }
 
 // TestKillLosesNothingThatWasAcked ends the process without warning at a random moment, while clients of every transport trade,
-// and starts it again on the same, growing journal. After each start some, and after the last one all acked requests get their first answer
-// again, to the byte but for the duplicate flag and the stamp of sending; those in doubt have an answer or get one now, once;
-// and every order and book of the gateway is that of a fold over its journal.
+// and starts it again on the same, growing journal of many segments; of ten kills one comes while a snapshot is being made beside the trading, and one
+// right after another one was. After each start
+// some, and after the last one all acked requests get their first answer again, to the byte but for the duplicate flag and the stamp of
+// sending; those in doubt have an answer or get one now, once; and every order and book of the gateway, which then starts from a snapshot, is
+// that of a fold over its journal from the first record on.
 func TestKillLosesNothingThatWasAcked(t *testing.T) {
 	rounds := killRounds(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	if err := os.WriteFile(file, []byte("journal: {segment_bytes: 131072, snapshot_every: 10000, keep_segments: true}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start := func() *process { return startProcess(t, dir, "--config", file) }
 	var done []asked
 	for round := range rounds {
-		p := startProcess(t, dir)
+		p := start()
 		if len(done) > 0 {
 			checkAgain(t, p, done[random.IntN(len(done)):], 50)
 		}
-		done = append(done, tradeUntilKilled(t, p, random, round)...)
+		moment := killMoment{after: 50 + random.IntN(2000)}
+		switch round % 10 {
+		case 2:
+			moment = killMoment{after: random.IntN(20), dir: dir, snapshot: snapshotsBeingMade}
+		case 6:
+			moment = killMoment{after: random.IntN(100), dir: dir, snapshot: snapshotsMade, before: snapshots(dir, snapshotsMade)}
+		}
+		done = append(done, tradeUntilKilled(t, p, random, round, &moment)...)
+	}
+	made := snapshots(dir, snapshotsMade)
+	if len(made) == 0 && rounds >= 10 {
+		t.Error("no snapshot is left, so no start was from one")
 	}
 
-	p := startProcess(t, dir)
+	p := start()
 	defer p.kill(t)
 	acked, entered := checkAgain(t, p, done, len(done))
-	t.Logf("%d kills, %d acked requests all there with their first answer; of %d in doubt %d had taken effect", rounds, acked, len(done)-acked, entered)
+	t.Logf("%d kills, %d acked requests all there with their first answer; of %d in doubt %d had taken effect; snapshots %q",
+		rounds, acked, len(done)-acked, entered, made)
 	compareWithReplay(t, p, dir)
 }
 
-// tradeUntilKilled lets two traders on every transport trade until a random number of answers has come, kills the process, and returns
-// every request.
-func tradeUntilKilled(t *testing.T, p *process, random *rand.Rand, round int) []asked {
+// Snapshots in a journal's folder: being written, and whole.
+const (
+	snapshotsBeingMade = "snapshot.tmp"
+	snapshotsMade      = "*.snap"
+)
+
+// snapshots lists them.
+func snapshots(dir, pattern string) []string {
+	names, _ := filepath.Glob(filepath.Join(dir, pattern)) // its only error is a pattern that is none
+	return names
+}
+
+// killMoment is when the process is killed: after so many answers, counted, where a snapshot is named, from when there is another one.
+type killMoment struct {
+	after         int
+	dir, snapshot string // "" = whenever
+	before        []string
+}
+
+// mostAnswers is how many come at most before there must be a snapshot: many times snapshot_every.
+const mostAnswers = 200_000
+
+// come says whether it has come.
+func (m *killMoment) come(answers int) bool {
+	if m.snapshot != "" && answers < mostAnswers {
+		if now := snapshots(m.dir, m.snapshot); len(now) == 0 || slices.Equal(now, m.before) {
+			return false
+		}
+		m.snapshot = ""
+		m.after += answers
+	}
+	return answers >= m.after
+}
+
+// tradeUntilKilled lets two traders on every transport trade until the moment has come, kills the process, and returns every request.
+func tradeUntilKilled(t *testing.T, p *process, random *rand.Rand, round int, moment *killMoment) []asked {
 	t.Helper()
-	killAfter := 50 + random.IntN(2000)
-	var mu sync.Mutex
+	var mu sync.Mutex // guards all below
 	var all []asked
-	answers := 0
-	enough := make(chan struct{})
+	var ends []error // of traders
+	answers, over := 0, false
+	enough, ended := make(chan struct{}), make(chan struct{})
 	var wait sync.WaitGroup
 	for name := range p.addresses {
 		if name == server.AdminListener {
@@ -144,31 +197,47 @@ func tradeUntilKilled(t *testing.T, p *process, random *rand.Rand, round int) []
 				for {
 					op, request := w.next()
 					response, err := do(w.client, op, request)
-					if err != nil {
-						response = nil
-					}
 					mu.Lock()
+					if err != nil {
+						all = append(all, asked{op, request, nil})
+						ends = append(ends, fmt.Errorf("%s: %w", w.name, err))
+						mu.Unlock()
+						return
+					}
 					all = append(all, asked{op, request, response})
-					if err == nil {
-						if answers++; answers == killAfter {
-							close(enough)
-						}
+					answers++
+					if !over && moment.come(answers) {
+						over = true
+						close(enough)
 					}
 					mu.Unlock()
-					if err == nil {
-						continue
-					}
-					if fault, ok := errors.AsType[*transports.Fault](err); !ok || fault.Reason != pb.Reason_REASON_CONNECTION_LOST {
-						t.Errorf("%s: %v, want an answer or a lost connection", w.name, err)
-					}
-					return
 				}
 			})
 		}
 	}
-	<-enough
+	go func() {
+		wait.Wait()
+		close(ended)
+	}()
+	early := false
+	select {
+	case <-enough:
+	case <-ended:
+		early = true
+	}
 	p.kill(t)
-	wait.Wait()
+	<-ended
+	for _, err := range ends {
+		if fault, ok := errors.AsType[*transports.Fault](err); early || !ok || fault.Reason != pb.Reason_REASON_CONNECTION_LOST {
+			t.Errorf("%v, want an answer, or a lost connection after the kill", err)
+		}
+	}
+	switch {
+	case early:
+		t.Fatal("every trader had ended before the kill")
+	case moment.snapshot != "":
+		t.Fatalf("no snapshot %s in %d answers", moment.snapshot, answers)
+	}
 	return all
 }
 

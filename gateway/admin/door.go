@@ -61,7 +61,7 @@ func (d *door) oldest() *guest {
 	if first == nil {
 		return nil
 	}
-	return first.Value.(*guest) //nolint:errcheck // the list holds nothing else
+	return first.Value.(*guest) // the list holds nothing else
 }
 
 // turnAway closes all strangers, those to come included: a stop waits for requests, and they have none that counts.

@@ -113,7 +113,7 @@ func (n *snapshots) atStop(ctx context.Context, closeJournal func() error) error
 		return closeJournal()
 	case <-ctx.Done():
 		err := closeJournal()
-		<-made // the journal has told it
+		_ = <-made // the journal's end is its error
 		return err
 	}
 }
