@@ -97,6 +97,17 @@ func checkEnd(t *testing.T, err error, code codes.Code, reason pb.Reason) {
 	}
 }
 
+// checkEndOf is checkEnd with the outcome.
+func checkEndOf(t *testing.T, err error, code codes.Code, reason pb.Reason, outcome pb.Outcome) {
+	t.Helper()
+	checkEnd(t, err, code, reason)
+	for _, detail := range status.Convert(err).Details() {
+		if detail, ok := detail.(*pb.ErrorDetail); ok && detail.GetOutcome() != outcome {
+			t.Errorf("the stream ended with %v, want %v", detail, outcome)
+		}
+	}
+}
+
 func TestTradeByHand(t *testing.T) {
 	feed := &fake.Feed{}
 	gateway := &fake.Gateway{Feed: feed}
@@ -538,7 +549,7 @@ func TestStreamsOfAGatewayWithoutThem(t *testing.T) {
 	trade := openTrade(t, stub)
 	say(t, trade, logonRequest("s"))
 	_, err := trade.Recv()
-	checkEnd(t, err, codes.Unimplemented, pb.Reason_REASON_UNIMPLEMENTED)
+	checkEndOf(t, err, codes.Unimplemented, pb.Reason_REASON_UNIMPLEMENTED, pb.Outcome_OUTCOME_UNKNOWN) // the Logon took effect
 	executions, err := stub.StreamExecutions(t.Context(), &pb.StreamExecutionsRequest{})
 	if err != nil {
 		t.Fatal(err)

@@ -153,7 +153,7 @@ func (t *trading) logon() (transports.Events, error) {
 	}
 	events, err := t.from.session.Subscribe(t.ctx, &pb.StreamExecutionsRequest{Epoch: ack.GetEpoch(), FromSequence: ack.GetNextSequence()})
 	if err != nil {
-		return nil, err
+		return nil, outcome.NoEvents(err)
 	}
 	one := answer{correlation: parts.Correlation, operation: transports.Logon, response: ack}
 	message, err := one.message()

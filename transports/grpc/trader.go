@@ -38,7 +38,7 @@ type trader struct {
 	mu       sync.Mutex
 	last     uint64             // correlation id
 	inFlight map[uint64]*flight // sent or about to be; nil once the session is over
-	err      error              // why it is over
+	err      *transports.Fault  // why it is over, nil where this side ended it; set before done is closed
 }
 
 // flight is one request on its way. Its state goes queued -> sent by the sender, or queued -> abandoned by a caller that gives up:
@@ -156,10 +156,12 @@ func (t *trader) Done() <-chan struct{} { return t.done }
 func (t *trader) Err() error {
 	select {
 	case <-t.done:
-		return t.err
+		if t.err != nil {
+			return t.err
+		}
 	default:
-		return nil
 	}
+	return nil
 }
 
 // Do implements transports.Client for what a session carries; another request of the contract goes beside the session, on a stream of
@@ -172,7 +174,7 @@ func (t *trader) Do(ctx context.Context, call *transports.Call) error {
 		return t.client.Do(ctx, call)
 	}
 	if t.closed.Load() {
-		return outcome.Closed()
+		return t.afterwards()
 	}
 	if err := ctx.Err(); err != nil {
 		return outcome.NotSent(ctx, err)
@@ -262,18 +264,25 @@ func decode(parts envelope.Parts, op transports.Operation, response proto.Messag
 // and says NOT_PROCESSED of the rest, so that its word counts for a request that was sent, too.
 func (t *trader) ended(wasSent bool) error {
 	<-t.done
-	fault, ok := errors.AsType[*transports.Fault](t.err)
 	switch {
-	case t.closed.Load() && !wasSent:
-		return outcome.Closed()
-	case ok && fault.Outcome == pb.Outcome_OUTCOME_NOT_PROCESSED:
-		return fault
-	case !wasSent:
-		return outcome.NotSent(context.Background(), t.err)
-	case ok:
-		return transports.InDoubt(fault.Reason, fault.Err, "%s", fault.Message)
+	case t.err != nil && wasSent:
+		return t.err
+	case t.err != nil:
+		return outcome.Over(t.err)
+	case wasSent:
+		return outcome.Unanswered(context.Background(), nil)
 	default:
-		return outcome.Unanswered(context.Background(), t.err)
+		return outcome.Closed()
+	}
+}
+
+// afterwards is the fault of a call to a session that was closed from this side: what ended it before, if anything did.
+func (t *trader) afterwards() error {
+	select {
+	case <-t.done:
+		return t.ended(false)
+	default:
+		return outcome.Closed()
 	}
 }
 
@@ -299,16 +308,14 @@ func (t *trader) send() {
 // receive reads the stream to its end, and is the one goroutine that hands events over.
 func (t *trader) receive(event func(*pb.ExecutionReport)) {
 	err := t.read(event)
-	if t.closed.Load() {
-		err = nil
-	}
-	if err != nil {
-		err = endOf(err)
+	var why *transports.Fault
+	if !t.closed.Load() {
+		why = endOf(err)
 	}
 	t.cancel()
 	t.client.Close() //nolint:errcheck // it is over
 	t.mu.Lock()
-	t.err = err
+	t.err = why
 	left := t.inFlight
 	t.inFlight = nil
 	t.mu.Unlock()
@@ -318,7 +325,7 @@ func (t *trader) receive(event func(*pb.ExecutionReport)) {
 	}
 }
 
-// read returns why the stream ended, nil after a Logout of ours.
+// read returns why the stream ended, which is always an error.
 func (t *trader) read(event func(*pb.ExecutionReport)) error {
 	at := cursor.At(t.ack.GetEpoch(), t.ack.GetNextSequence())
 	for {
@@ -356,7 +363,7 @@ func (t *trader) read(event func(*pb.ExecutionReport)) error {
 }
 
 // endOf is the fault with which a stream ended.
-func endOf(err error) error {
+func endOf(err error) *transports.Fault {
 	if fault, ok := errors.AsType[*transports.Fault](err); ok {
 		return fault
 	}
@@ -373,7 +380,7 @@ func endOf(err error) error {
 // Logout implements transports.Trader.
 func (t *trader) Logout(ctx context.Context, text string) error {
 	if t.closed.Load() {
-		return outcome.Closed()
+		return t.afterwards()
 	}
 	if err := t.exchange(ctx, transports.Logout, &pb.Logout{Text: text}, &pb.Logout{}); err != nil {
 		return err

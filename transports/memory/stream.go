@@ -12,6 +12,7 @@ import (
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/internal/cursor"
+	"tailgate/transports/internal/outcome"
 )
 
 // stream carries the events of one reader from the gateway to a callback. Two goroutines serve it: one of the server's half, which waits for
@@ -108,18 +109,19 @@ func (n *network) trade(ctx context.Context, config transports.DialConfig, logon
 }
 
 func (t *trader) begin(ctx context.Context, logon *pb.Logon, receive func(*pb.ExecutionReport)) error {
-	call := transports.Call{Operation: transports.Logon, Request: logon, Response: t.ack}
-	if err := t.client.exchange(ctx, &call); err != nil {
+	if err := t.client.server.enter(); err != nil { // a session counts as in flight, so that a shutdown waits for its end
 		return err
 	}
-	if err := t.client.server.enter(); err != nil { // a session counts as in flight, so that a shutdown waits for its end
+	call := transports.Call{Operation: transports.Logon, Request: logon, Response: t.ack}
+	if err := t.client.exchange(ctx, &call); err != nil {
+		t.client.server.leave()
 		return err
 	}
 	place := &pb.StreamExecutionsRequest{Epoch: t.ack.GetEpoch(), FromSequence: t.ack.GetNextSequence()}
 	events, err := t.client.session.Subscribe(ctx, place)
 	if err != nil {
 		t.client.server.leave()
-		return err
+		return outcome.NoEvents(err)
 	}
 	t.stream = follow(events, t.client.server.limits.WriteTimeout, receive)
 	go t.watch()
@@ -165,10 +167,10 @@ func (t *trader) exchange(ctx context.Context, call *transports.Call) error {
 	t.mu.Lock()
 	if t.ending {
 		defer t.mu.Unlock()
-		if fault, ok := errors.AsType[*transports.Fault](t.err); ok && fault.Outcome == pb.Outcome_OUTCOME_NOT_PROCESSED {
-			return fault
+		if t.err != nil {
+			return outcome.Over(transports.AsFault(t.err))
 		}
-		return transports.Refuse(pb.Reason_REASON_CONNECTION_LOST, "the session is over")
+		return outcome.Closed()
 	}
 	t.inFlight.Add(1)
 	t.mu.Unlock()

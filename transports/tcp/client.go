@@ -12,6 +12,7 @@ import (
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/internal/hotcodec"
+	"tailgate/transports/internal/outcome"
 	"tailgate/transports/tcp/internal/outbox"
 	"tailgate/transports/tcp/internal/wire"
 )
@@ -109,7 +110,7 @@ func (c *client) Do(ctx context.Context, call *transports.Call) error {
 	call.CreditWait, call.FirstWrite = 0, time.Time{}
 	if call.Operation.OfSession() {
 		proto.Reset(call.Response)
-		return transports.Refuse(pb.Reason_REASON_MALFORMED, "%v is no call: Transport.Trade and Transport.Executions open streams, Trader.Logout ends one", call.Operation)
+		return transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "%v is no call: Transport.Trade and Transport.Executions open streams, Trader.Logout ends one", call.Operation)
 	}
 	if err := c.do(ctx, call); err != nil {
 		proto.Reset(call.Response)
@@ -344,7 +345,7 @@ func (c *client) failLocked(why *transports.Fault) {
 	}
 	c.broken = true
 	c.because(why)
-	c.refuseFrom(refusalOf(why))
+	c.refuseFrom(outcome.Over(why))
 	c.timer.Stop()
 	c.box.Die(outbox.ErrClosed)
 	_ = c.socket.Close() // may be open still, see StayOpen; there is nothing left to lose on it
@@ -363,13 +364,6 @@ func (c *client) failLocked(why *transports.Fault) {
 		e.finish(&f)
 	}
 	c.refuseQueue()
-}
-
-// refusalOf is what calls hear that come when the connection has ended.
-func refusalOf(why *transports.Fault) *transports.Fault {
-	refusal := overBefore(why.Reason, why.Err, why.Message)
-	refusal.RetryAfter = why.RetryAfter
-	return refusal
 }
 
 // refuseQueue ends every call that waits for credit.

@@ -13,6 +13,7 @@ import (
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/internal/hotcodec"
+	"tailgate/transports/internal/outcome"
 	"tailgate/transports/tcp/internal/wire"
 )
 
@@ -289,7 +290,7 @@ func decodeAnswer(call *transports.Call, payload []byte) *transports.Fault {
 // goneAway ends every call that the gateway will not process, and closes when the others have their answers.
 func (c *client) goneAway(h wire.Header, why *transports.Fault) {
 	c.because(why)
-	c.refuseFrom(refusalOf(why))
+	c.refuseFrom(outcome.Over(why))
 	for id, e := range c.inFlight {
 		if !wire.After(id, h.Correlation) {
 			continue
@@ -317,6 +318,5 @@ func (c *client) ended(why *transports.Fault) {
 			e.finish(why)
 		}
 	}
-	c.because(why)
-	c.failLocked(transports.InDoubt(pb.Reason_REASON_CONNECTION_LOST, why, "%s closed the connection", c.remote))
+	c.failLocked(why)
 }

@@ -8,6 +8,7 @@ import (
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
+	"tailgate/transports/internal/cursor"
 	"tailgate/transports/tcp/internal/wire"
 )
 
@@ -21,9 +22,8 @@ type events struct {
 	// Under the client's lock.
 	begun     bool   // the gateway's LogonAck has come
 	request   uint32 // correlation id of the request that it answered
-	epoch     uint32 // of the event that comes next, unless a later epoch begins
-	next      uint64 // its number
-	loggedOut bool   // the gateway has answered a Logout; what is left is to read to the end
+	at        cursor.Cursor
+	loggedOut bool // the gateway has answered a Logout; what is left is to read to the end
 
 	// Of the reading goroutine.
 	pending []*pb.ExecutionReport // read and not given yet: what one read into the in-buffer held
@@ -150,7 +150,7 @@ func (c *client) turn(e *exchange) {
 	case transports.Logon, transports.StreamExecutions:
 		ack, _ := e.call.Response.(*pb.LogonAck)
 		c.events.begun, c.events.request = true, e.id
-		c.events.epoch, c.events.next = ack.GetEpoch(), ack.GetNextSequence()
+		c.events.at = cursor.At(ack.GetEpoch(), ack.GetNextSequence())
 	case transports.Logout:
 		c.events.loggedOut = true
 		c.because(nil)
@@ -169,10 +169,9 @@ func (c *client) event(h wire.Header, payload []byte) *transports.Fault {
 	if low := (wire.Header{Aux: uint32(sequence), X: uint16(epoch)}); h.Correlation != e.request || h.Aux != low.Aux || h.X != low.X {
 		return c.violation("the header of event %d of epoch %d, for request %d, says %d of %d, for request %d", sequence, epoch, e.request, h.Aux, h.X, h.Correlation)
 	}
-	if follows := epoch == e.epoch && sequence == e.next || epoch > e.epoch && sequence == 1; !follows {
-		return c.violation("event %d of epoch %d comes where event %d of epoch %d is due", sequence, epoch, e.next, e.epoch)
+	if err := e.at.Take(report); err != nil {
+		return transports.AsFault(err)
 	}
-	e.epoch, e.next = epoch, sequence+1
 	e.pending = append(e.pending, report)
 	return nil
 }

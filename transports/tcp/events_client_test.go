@@ -80,32 +80,36 @@ func saying(b []byte) func(p *peer) { return func(p *peer) { _, _ = p.conn.Write
 // TestEventsThatBreakTheProtocol: a gap is never passed on. What came before it is.
 func TestEventsThatBreakTheProtocol(t *testing.T) {
 	for name, test := range map[string]struct {
-		frame []byte
-		text  string
+		frame  []byte
+		text   string
+		reason pb.Reason // CONNECTION_LOST where it is not said
 	}{
-		"a gap":                       {event(t, 3, 8, nil), "event 8 of epoch 3 comes where event 7 of epoch 3 is due"},
-		"a repetition":                {event(t, 3, 6, nil), "event 6 of epoch 3 comes where event 7"},
-		"an epoch that is over":       {event(t, 2, 1, nil), "event 1 of epoch 2"},
-		"an epoch from its second on": {event(t, 4, 2, nil), "event 2 of epoch 4"},
-		"another number":              {event(t, 3, 7, func(h *wire.Header) { h.Aux = 6 }), "the header of event 7"},
-		"another epoch":               {event(t, 3, 7, func(h *wire.Header) { h.X = 4 }), "the header of event 7"},
-		"another request":             {event(t, 3, 7, func(h *wire.Header) { h.Correlation++ }), "the header of event 7"},
-		"no report":                   {wire.Frame(wire.Header{Type: wire.Event}, []byte{0xff}), "cannot be read"},
-		"too large":                   {header(wire.Header{Type: wire.Event, Length: 4097}), "EVENT has 4097 bytes of payload, at most 4096"},
-		"the end of the stream":       {nil, "the gateway closed it"},
-		"an end within an event":      {event(t, 3, 7, nil)[:30], "the gateway closed it"},
+		"a gap":                       {event(t, 3, 8, nil), "event 8 of epoch 3 came where 7 of epoch 3 was due", pb.Reason_REASON_INTERNAL},
+		"a repetition":                {event(t, 3, 6, nil), "event 6 of epoch 3 came where 7 of", pb.Reason_REASON_INTERNAL},
+		"an epoch that is over":       {event(t, 2, 1, nil), "event 1 of epoch 2", pb.Reason_REASON_INTERNAL},
+		"an epoch from its second on": {event(t, 4, 2, nil), "event 2 of epoch 4", pb.Reason_REASON_INTERNAL},
+		"another number":              {event(t, 3, 7, func(h *wire.Header) { h.Aux = 6 }), "the header of event 7", 0},
+		"another epoch":               {event(t, 3, 7, func(h *wire.Header) { h.X = 4 }), "the header of event 7", 0},
+		"another request":             {event(t, 3, 7, func(h *wire.Header) { h.Correlation++ }), "the header of event 7", 0},
+		"no report":                   {wire.Frame(wire.Header{Type: wire.Event}, []byte{0xff}), "cannot be read", 0},
+		"too large":                   {header(wire.Header{Type: wire.Event, Length: 4097}), "EVENT has 4097 bytes of payload, at most 4096", 0},
+		"the end of the stream":       {nil, "the gateway closed it", 0},
+		"an end within an event":      {event(t, 3, 7, nil)[:30], "the gateway closed it", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if test.reason == 0 {
+				test.reason = pb.Reason_REASON_CONNECTION_LOST
+			}
 			address := serveTrade(t, time.Minute, &pb.LogonAck{Epoch: 3, NextSequence: 5}, saying(append(append(event(t, 3, 5, nil), event(t, 3, 6, nil)...), test.frame...)))
 			h := hear()
 			trader, err := tcp.Transport().Trade(bounded(t), transports.DialConfig{Address: address}, &pb.Logon{SessionId: "s"}, h.receive)
 			if err != nil { // the violation may be read together with the ack
-				checkFault(t, err, pb.Reason_REASON_CONNECTION_LOST, pb.Outcome_OUTCOME_UNKNOWN, test.text)
+				checkFault(t, err, test.reason, pb.Outcome_OUTCOME_UNKNOWN, test.text)
 				return
 			}
 			h.expect(t, 3, 5, 6)
 			await(t, trader.Done(), "Done")
-			checkFault(t, trader.Err(), pb.Reason_REASON_CONNECTION_LOST, pb.Outcome_OUTCOME_UNKNOWN, test.text)
+			checkFault(t, trader.Err(), test.reason, pb.Outcome_OUTCOME_UNKNOWN, test.text)
 			if len(h) != 0 {
 				t.Errorf("receive got %v", <-h)
 			}

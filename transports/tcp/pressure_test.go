@@ -283,7 +283,7 @@ func TestJournalFailureIsTold(t *testing.T) {
 		}
 	}
 	err := client.Do(t.Context(), order("after", 10))
-	checkFault(t, err, pb.Reason_REASON_CONNECTION_LOST, pb.Outcome_OUTCOME_NOT_PROCESSED, "closed the connection")
+	checkFault(t, err, pb.Reason_REASON_JOURNAL_UNAVAILABLE, pb.Outcome_OUTCOME_NOT_PROCESSED, "the journal failed")
 }
 
 // TestDrainAnswersWhatWasAccepted: GOAWAY waits behind the answers that wait for the journal, and what is sent after the last accepted request is not

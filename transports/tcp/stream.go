@@ -7,6 +7,7 @@ import (
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
+	"tailgate/transports/internal/outcome"
 	"tailgate/transports/tcp/internal/wire"
 )
 
@@ -79,9 +80,7 @@ func (c *conn) openStream(h wire.Header) (fault *transports.Fault, open bool) {
 	}
 	s.cancel()
 	if fault != nil && x.Operation == transports.Logon {
-		// The session is logged on and has no events: nobody can use it, and the client must not take it for a refused one.
-		fault = final(fault)
-		fault.Outcome = pb.Outcome_OUTCOME_UNKNOWN
+		fault = outcome.NoEvents(fault)
 	}
 	return fault, open || fault != nil
 }

@@ -117,6 +117,14 @@ func (s *session) step(x *transports.Exchange) error {
 		if id == "" {
 			return transports.Malformed("session_id", "it is empty")
 		}
+		if g.Feed != nil { // a place that is not there is refused before anything changes
+			g.Feed.mu.Lock()
+			_, err := g.Feed.place("last_sequence", q.GetEpoch(), q.GetLastSequence()+1)
+			g.Feed.mu.Unlock()
+			if err != nil {
+				return err
+			}
+		}
 		g.mu.Lock()
 		older := g.named[id]
 		if g.named == nil {

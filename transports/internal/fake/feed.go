@@ -109,22 +109,10 @@ func (f *Feed) subscribe(request *pb.StreamExecutionsRequest, of *session) (tran
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	epoch, end := f.end()
 	from := max(1, request.GetFromSequence())
-	if e := request.GetEpoch(); e != 0 && e != epoch {
-		if e+1 != epoch {
-			return nil, transports.Malformed("epoch", "epoch %d is not there; there are %d and %d", e, epoch-1, epoch)
-		}
-		epoch = e
-		end = 1
-		for _, event := range f.history {
-			if event.Epoch == e {
-				end = event.Sequence + 1
-			}
-		}
-	}
-	if from > end {
-		return nil, transports.Malformed("from_sequence", "event %d is not there; the next one is %d", from, end)
+	epoch, err := f.place("from_sequence", request.GetEpoch(), from)
+	if err != nil {
+		return nil, err
 	}
 	r := &feedReader{feed: f, epoch: epoch, sequence: from}
 	for r.at < len(f.history) {
@@ -141,6 +129,27 @@ func (f *Feed) subscribe(request *pb.StreamExecutionsRequest, of *session) (tran
 	}
 	f.readers[r] = of
 	return r, nil
+}
+
+// place is the epoch of a place that the feed has, or a refusal that names the field. The lock is held.
+func (f *Feed) place(field string, e uint32, from uint64) (epoch uint32, err error) {
+	epoch, end := f.end()
+	if e != 0 && e != epoch {
+		if e+1 != epoch {
+			return 0, transports.Malformed("epoch", "epoch %d is not there; there are %d and %d", e, epoch-1, epoch)
+		}
+		epoch = e
+		end = 1
+		for _, event := range f.history {
+			if event.Epoch == e {
+				end = event.Sequence + 1
+			}
+		}
+	}
+	if from > end {
+		return 0, transports.Malformed(field, "event %d is not there; the next one is %d", from, end)
+	}
+	return epoch, nil
 }
 
 type feedReader struct {

@@ -18,6 +18,12 @@ func Closed() *transports.Fault {
 	return transports.Refuse(pb.Reason_REASON_CONNECTION_LOST, "this client is closed")
 }
 
+// Over is the answer to a call that comes when the gateway has ended the session, or the connection, with why: the same reason, and nothing of
+// the call was entered. The field stays behind, since it is one of another request.
+func Over(why *transports.Fault) *transports.Fault {
+	return &transports.Fault{Reason: why.Reason, Outcome: pb.Outcome_OUTCOME_NOT_PROCESSED, RetryAfter: why.RetryAfter, Message: why.Message, Err: why.Err}
+}
+
 // NotSent is the fault of a request of which no byte left. The reason is DEADLINE_EXCEEDED when ctx is over, else CONNECTION_LOST.
 func NotSent(ctx context.Context, cause error) *transports.Fault {
 	fault := transports.Refuse(pb.Reason_REASON_CONNECTION_LOST, "there is no connection to the gateway; nothing was sent")
@@ -48,6 +54,14 @@ func withContext(ctx context.Context, cause error) error {
 // TooLarge is the refusal of a request of size bytes in protobuf where limit are taken, on either side.
 func TooLarge(size, limit int) *transports.Fault {
 	return transports.Refuse(pb.Reason_REASON_TOO_LARGE, "the request has %d bytes, at most %d are taken", size, limit)
+}
+
+// NoEvents is how a session ends, on a server's side, whose Logon took effect and whose events are refused with err. The client must not
+// take it for a refused Logon: another connection may have lost the session to it.
+func NoEvents(err error) *transports.Fault {
+	fault := *transports.AsFault(err)
+	fault.Outcome, fault.Final = pb.Outcome_OUTCOME_UNKNOWN, true
+	return &fault
 }
 
 // NotDecoded is the refusal of bytes that are not the message they should be, on a server's side.

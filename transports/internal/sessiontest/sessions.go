@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -118,6 +119,7 @@ func finalFault(t *testing.T, transport transports.Transport) {
 // hold keeps the commits of orders back.
 type hold struct {
 	mu       sync.Mutex
+	over     bool
 	releases []func(error)
 	held     chan struct{} // one element for each
 }
@@ -126,11 +128,26 @@ func (r *rig) hold() *hold {
 	h := &hold{held: make(chan struct{}, 10_000)}
 	r.gateway.OnCommit = func(release func(error)) {
 		h.mu.Lock()
-		h.releases = append(h.releases, release)
+		over := h.over
+		if !over {
+			h.releases = append(h.releases, release)
+		}
 		h.mu.Unlock()
+		if over {
+			release(nil)
+			return
+		}
 		h.held <- struct{}{}
 	}
 	return h
+}
+
+// open holds nothing back any more.
+func (h *hold) open() {
+	h.mu.Lock()
+	h.over = true
+	h.mu.Unlock()
+	h.release(nil)
 }
 
 // release lets go what was held so far.
@@ -180,10 +197,11 @@ func failedCommit(t *testing.T, transport transports.Transport) {
 	h.release(errors.New("disk full"))
 	checkFault(t, "o-1", <-first, pb.Reason_REASON_JOURNAL_UNAVAILABLE, unknown)
 	checkFault(t, "o-2", <-second, pb.Reason_REASON_JOURNAL_UNAVAILABLE, unknown)
-	third := r.held(h, trader, "o-3")
-	h.release(nil)
-	if err := <-third; err != nil {
-		t.Errorf("o-3: %v", err)
+	// Whether the session ends with it, as where its connection is all there is, or goes on: the next request is processed, or it is not, and never in doubt.
+	h.open()
+	if err := r.order(trader, "o-3"); err != nil {
+		checkFault(t, "o-3", err, pb.Reason_REASON_JOURNAL_UNAVAILABLE, notProcessed)
+		checkFault(t, "the session", r.done(trader), pb.Reason_REASON_JOURNAL_UNAVAILABLE, unknown)
 	}
 }
 
@@ -269,6 +287,12 @@ func takeover(t *testing.T, transport transports.Transport) {
 	newer := r.trade(&pb.Logon{SessionId: "s"}, box.receive)
 	checkFault(t, "the older", r.done(older), pb.Reason_REASON_SESSION_REPLACED, notProcessed)
 	checkFault(t, "a request of the older", r.order(older, "o"), pb.Reason_REASON_SESSION_REPLACED, notProcessed)
+	older.Close()
+	checkFault(t, "a request of the older, closed", r.order(older, "o"), pb.Reason_REASON_SESSION_REPLACED, notProcessed)
+	checkFault(t, "its logout", older.Logout(t.Context(), ""), pb.Reason_REASON_SESSION_REPLACED, notProcessed)
+	if err := older.Err(); err == nil {
+		t.Error("Close has made the older forget why it ended")
+	}
 	r.feed.Publish(1)
 	box.wait(t, 1, 1)
 	for _, trader := range []transports.Trader{newer, other} {
@@ -327,17 +351,29 @@ func refusedLogons(t *testing.T, transport transports.Transport) {
 		}
 		checkFault(t, name, err, c.reason, notProcessed)
 	}
-	r.gateway.Feed = nil
+	if lost := r.gateway.Lost(); len(lost) != 0 {
+		t.Errorf("lost are %v, and none was taken", lost)
+	}
 	config := r.config()
 	config.Key = "good"
-	_, err := transport.Trade(t.Context(), config, &pb.Logon{SessionId: "s"}, func(*pb.ExecutionReport) {})
-	checkFault(t, "no events", err, pb.Reason_REASON_UNIMPLEMENTED, notProcessed)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := transport.Trade(over, config, &pb.Logon{SessionId: "s"}, func(*pb.ExecutionReport) {}); err == nil {
 		t.Error("a context that is over is no matter")
 	}
-	r.gateway.Feed = r.feed
+}
+
+// logonWithoutEvents: the Logon took effect, so that a plain refusal would be wrong, and the session without events is over.
+func logonWithoutEvents(t *testing.T, transport transports.Transport) {
+	r := start(t, transport, transports.Limits{})
+	r.gateway.OnSubscribe = func(context.Context, *pb.StreamExecutionsRequest) (transports.Events, error) {
+		return nil, transports.Refuse(pb.Reason_REASON_OVERLOADED, "too many readers")
+	}
+	_, err := transport.Trade(t.Context(), r.config(), &pb.Logon{SessionId: "s"}, func(*pb.ExecutionReport) { t.Error("an event") })
+	checkFault(t, "the logon", err, pb.Reason_REASON_OVERLOADED, unknown)
+	r.eventually("the session is told to be lost", func() bool { return slices.Equal(r.gateway.Lost(), []string{"s"}) })
+	err = transport.Executions(t.Context(), r.config(), &pb.StreamExecutionsRequest{}, func(*pb.ExecutionReport) { t.Error("an event") })
+	checkFault(t, "a stream, which changes nothing", err, pb.Reason_REASON_OVERLOADED, notProcessed)
 }
 
 func eventsEnd(t *testing.T, transport transports.Transport) {
@@ -424,8 +460,8 @@ func closed(t *testing.T, transport transports.Transport) {
 	if err := trader.Close(); err != nil {
 		t.Errorf("Close again: %v", err)
 	}
+	h.release(nil) // a connection that has no word for its loss is lost when what it accepted is answered
 	r.eventually("the lost session is told to the gateway", func() bool { return len(r.gateway.Lost()) == 1 })
-	h.release(nil)
 }
 
 // largeOrders has answers larger than HTTP/2's windows and events compete for one stream.

@@ -198,6 +198,7 @@ func Run(t *testing.T, transport func() transports.Transport) {
 		"takeover":                        takeover,
 		"a lost session is taken up":      resume,
 		"a logon in vain":                 refusedLogons,
+		"a logon without events":          logonWithoutEvents,
 		"the end of the events":           eventsEnd,
 		"a panic costs one request":       panics,
 		"a caller that gives up":          callerGivesUp,
