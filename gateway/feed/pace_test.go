@@ -152,10 +152,18 @@ func TestAccountsHaveEqualShares(t *testing.T) {
 			s.feed.nearEnd = near
 			s.enter(0, farBehind)
 			s.enter(1, farBehind)
+			ctx, cancel := context.WithCancel(t.Context())
 			var wait sync.WaitGroup
 			for range others {
 				r := openAt(t, s.feed, 1, 0, 0)
-				wait.Go(func() { take(t, r, farBehind) })
+				wait.Go(func() {
+					for ctx.Err() == nil {
+						if _, err := r.Next(ctx); err != nil && ctx.Err() == nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
 			}
 			synctest.Wait() // all of them are in line
 			begin := time.Now()
@@ -163,6 +171,7 @@ func TestAccountsHaveEqualShares(t *testing.T) {
 			if took, want := time.Since(begin), 2*turns*turnTime; took < want-2*turnTime || took > want {
 				t.Errorf("beside %d readers of another account: %v, want each second turn, %v", others, took, want)
 			}
+			cancel()
 			wait.Wait()
 		})
 	}
