@@ -42,6 +42,29 @@
 // Snapshot only: the log has everything. An error that leaves open what of the log is on
 // the disk (the sync before the snapshot, the folder's, the state's) is final, as ever.
 //
+// # A full disk
+//
+// The next segment is allocated before it is needed, so a disk without space for one is
+// known while the current one still takes entries (Stats.NoSpace, and a line in the log).
+// When that is full, Append refuses with ErrFull. Nothing acked is lost: what was appended
+// has its place, is written and released. As soon as there is space for a segment, which
+// is tried every 250 ms, entries are taken again without a restart. (A file system that
+// copies on write may have no space for a write in a place that is allocated: that is
+// ErrFailed.)
+//
+// Until then everything that would be an entry is refused, cancels, kill switches and other
+// administration like new orders: the log does not know what a payload means, and none of
+// them may have an effect that the next start does not find. There is no reserve for them,
+// because any would be used up in its turn.
+//
+// The log does not free itself: a prune comes after a new snapshot, which needs space, and
+// STATE says what goes before it goes, which needs some on a file system that copies on
+// write. Where a snapshot fits and a segment does not, a snapshot makes room if segments lie
+// below the one before it; in all other cases room comes from outside: a larger volume, or
+// other files removed. Removing files of the log makes it damaged. So the volume holds two snapshots, a third that is
+// being written, the segments since the older of the two and one prepared, and somebody is
+// called before it is full.
+//
 // # A second implementation
 //
 // What the sequencer needs of a log is small on purpose (its interface is in

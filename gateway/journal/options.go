@@ -17,7 +17,9 @@ var (
 	ErrBacklog = errors.New("journal: the writer is behind")
 	// ErrFull: the entry was not taken, because there is no space for the next
 	// segment. The journal tries again every spaceRetry; entries are taken
-	// again when space is back.
+	// again when space is back. Until then it is the answer to all that would be an
+	// entry, cancels and administration too, and nothing acked is lost (see "A full
+	// disk" in the package comment).
 	ErrFull = errors.New("journal: no space for the next segment")
 	// ErrFailed: a write or a sync failed. Nothing more is taken or released
 	// without an error until the process is restarted and the log read again.

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"tailgate/gateway/journal"
 	"tailgate/gateway/journal/journaltest"
@@ -99,6 +101,60 @@ func TestSnapshotStopped(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestFullDisk: where neither a segment nor a snapshot fits, everything is refused and a
+// snapshot does not help; where a snapshot fits, its prune brings entries back.
+func TestFullDisk(t *testing.T) {
+	for _, mode := range modes {
+		synctest.Test(t, func(t *testing.T) {
+			fs, h := journaltest.NewDisk(), newHistory()
+			j, _, _ := open(t, memOptions(fs, mode))
+			add := func(n int) (err error) {
+				for ; n > 0 && err == nil; n-- {
+					_, err = h.append(j, 0, 4000)
+					h.commit(j)
+					synctest.Wait()
+				}
+				return err
+			}
+			for range 2 {
+				if err := errors.Join(add(40), h.keep(j)); err != nil { // more than a segment
+					t.Fatal(err)
+				}
+			}
+			fs.SetSpace(0)
+			if err := add(1000); !errors.Is(err, journal.ErrFull) {
+				t.Fatal(err)
+			}
+			err := j.Snapshot(uint64(len(h.entries)), func(w io.Writer) error { return writeEntries(w, h.entries) })
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("a snapshot without space: %v", err)
+			}
+			time.Sleep(time.Second) // of the bubble's clock
+			if err := add(1); !errors.Is(err, journal.ErrFull) || j.Err() != nil {
+				t.Errorf("append: %v, Err is %v", err, j.Err())
+			}
+			fs.SetSpace(journal.MinSegmentBytes - 1)
+			if err := h.keep(j); err != nil {
+				t.Errorf("a snapshot that fits: %v", err)
+			}
+			time.Sleep(time.Second)
+			if err := add(1); err != nil {
+				t.Errorf("append after the prune: %v", err)
+			}
+			if acked := h.promise().acked; acked != uint64(len(h.entries)) {
+				t.Errorf("LSN %d acked of %d", acked, len(h.entries))
+			}
+			if err := errors.Join(j.Close(), h.settled()); err != nil {
+				t.Error(err)
+			}
+			j, got, _ := open(t, memOptions(fs, mode))
+			if err := errors.Join(equal(got, h.entries), j.Close()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
