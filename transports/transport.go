@@ -65,7 +65,8 @@ type Session interface {
 	// Subscribe opens the stream of an account's numbered events from the place that the request names; an empty account means the
 	// key's own. The error is a *Fault (PERMISSION_DENIED, MALFORMED for a place that the stream does not have, OVERLOADED, THROTTLED).
 	// After a Logon, a transport subscribes with no account and the epoch and next_sequence of the LogonAck: for this the Logon has
-	// reserved what it takes, so that only a session that has ended meanwhile is refused.
+	// reserved what it takes, so that only a session that has ended meanwhile is refused. That fault says UNKNOWN to the peer, and ends the
+	// session, since the Logon took effect.
 	Subscribe(ctx context.Context, request *pb.StreamExecutionsRequest) (Events, error)
 
 	// Close ends the session: a named one (Logon) has lost its connection, unless Logout came before. Exchanges under way are
@@ -159,7 +160,8 @@ type Trader interface {
 	Logout(ctx context.Context, text string) error
 	// Done is closed when the session has ended, for whatever reason, and no event will come any more.
 	Done() <-chan struct{}
-	// Err is why the session ended, nil before Done and after Logout or Close. Where the gateway ended it, it is a *Fault.
+	// Err is why the session ended, nil before Done and after Logout or Close. Where the gateway ended it, it is a *Fault, and a Do that comes
+	// later gets one of the same reason, NOT_PROCESSED.
 	Err() error
 }
 

@@ -4,6 +4,7 @@ import (
 	"net"
 
 	"tailgate/transports"
+	"tailgate/transports/internal/sockopt"
 )
 
 // SetWriteBuffers gives the sockets of a server's open connections a send buffer of so many bytes, or of the least that the system has.
@@ -29,6 +30,24 @@ func Unflushed(of transports.Server) (bytes uint64) {
 	}
 	return bytes
 }
+
+// NotSent is what the kernel holds of a server's open connections and has not sent once, in bytes.
+func NotSent(of transports.Server) (bytes int, err error) {
+	s := of.(*server)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		n, err := sockopt.NotSent(c.socket)
+		if err != nil {
+			return 0, err
+		}
+		bytes += n
+	}
+	return bytes, nil
+}
+
+// MostNotSent is the bound on what the kernel takes of one connection before it can send it.
+const MostNotSent = notSent
 
 // EventRoom is the bound on the events that wait in one out-buffer, in bytes.
 const EventRoom = eventRoom

@@ -8,12 +8,17 @@ import (
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/internal/outcome"
+	"tailgate/transports/internal/sockopt"
 	"tailgate/transports/tcp/internal/wire"
 )
 
 // eventRoom bounds the events of a connection that the kernel has not taken, in bytes: some hundred of them, so that one write carries many and an answer
 // never has more than these in front of it here.
 const eventRoom = 64 << 10
+
+// notSent bounds, on a connection with events, what the kernel takes before it can send it, in bytes: an answer waits behind that too, and the kernel would
+// take megabytes of them from a reader that is behind. So much keeps a link of 10 Gbit/s busy for 50 µs, in which the writer has come back.
+const notSent = 64 << 10
 
 // stream is the subscription of a connection: one goroutine that takes events from the session and appends them to the out-buffer, at the pace at which
 // the peer takes them. A connection without one has no such goroutine.
@@ -72,6 +77,9 @@ func (c *conn) openStream(h wire.Header) (fault *transports.Fault, open bool) {
 			ack.Epoch, ack.NextSequence = s.events.Place()
 		}
 		if fault, open = c.answer(h); fault == nil && open {
+			if err := sockopt.LimitNotSent(c.socket, notSent); err != nil {
+				c.log.Warn("tcp: answers may wait behind what the kernel holds of events", "error", err)
+			}
 			c.stream = s
 			go s.run()
 			return nil, true
