@@ -103,17 +103,21 @@ func (n *snapshots) atStop(ctx context.Context, closeJournal func() error) error
 		return closeJournal()
 	}
 	s.log.until = ctx
-	made := make(chan error, 1)
-	go func() { made <- s.sequencer.Snapshot() }()
+	var failed error
+	made := make(chan struct{})
+	go func() {
+		defer close(made)
+		failed = s.sequencer.Snapshot()
+	}()
 	select {
-	case err := <-made:
-		if err != nil && ctx.Err() == nil {
-			s.logger.Error("no snapshot could be made; the next start replays from the last one", "last", n.last, "error", err)
+	case <-made:
+		if failed != nil && ctx.Err() == nil {
+			s.logger.Error("no snapshot could be made; the next start replays from the last one", "last", n.last, "error", failed)
 		}
 		return closeJournal()
 	case <-ctx.Done():
 		err := closeJournal()
-		_ = <-made // the journal's end is its error
+		<-made // the context or the journal has told it
 		return err
 	}
 }
