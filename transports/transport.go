@@ -218,7 +218,7 @@ type DialConfig struct {
 
 // Limits bound what a peer can cost before any byte of it is trusted.
 type Limits struct {
-	MaxConnections   int           // open connections of a listener; 0 = DefaultMaxConnections
+	MaxConnections   int           // open connections of a listener, over HTTP/1.1 at most half of them streams of events; 0 = DefaultMaxConnections
 	MaxRequestBytes  int           // encoded request in protobuf; 0 = DefaultMaxRequestBytes
 	HandshakeTimeout time.Duration // from accept to the end of handshakes, and for the headers of a request; 0 = DefaultHandshakeTimeout
 	RequestTimeout   time.Duration // from the first byte of a request to its last; 0 = DefaultRequestTimeout

@@ -51,9 +51,9 @@ func (h *handler) streamEvents(w http.ResponseWriter, r *http.Request, route *ro
 	if accept := r.Header["Accept"]; len(accept) > 0 && acceptQuality(strings.Split(strings.Join(accept, ","), ","), eventsType) == 0 {
 		return refuse(http.StatusNotAcceptable, "the answer is %s, and Accept does not take it", eventsType)
 	}
-	if n := h.streams.Add(1); n > int64(h.limits.MaxStreams) {
+	if most := mostStreams(h.limits); h.streams.Add(1) > most {
 		h.streams.Add(-1)
-		return transports.Refuse(pb.Reason_REASON_OVERLOADED, "%d streams of events are open already, as many as this listener takes", h.limits.MaxStreams)
+		return transports.Refuse(pb.Reason_REASON_OVERLOADED, "%d streams of events are open already, as many as this listener takes beside requests", most)
 	}
 	defer h.streams.Add(-1)
 	ctx, cancel := context.WithCancel(r.Context())
@@ -72,6 +72,10 @@ func (h *handler) streamEvents(w http.ResponseWriter, r *http.Request, route *ro
 	s.run(ctx, cancel, events)
 	return nil
 }
+
+// mostStreams bounds the streams of a listener. Each takes a connection for as long as it likes, so half of them are kept for requests, or all who
+// read events together could shut the orders out. A listener of one connection gives it to either.
+func mostStreams(limits transports.Limits) int64 { return int64(max(1, limits.MaxConnections/2)) }
 
 var lastEventIDKey = http.CanonicalHeaderKey(lastEventID)
 

@@ -126,7 +126,7 @@ func TestRefusalsOfStreams(t *testing.T) {
 	feed := &fake.Feed{}
 	feed.Publish(2)
 	gateway := &fake.Gateway{Feed: feed, Key: "good"}
-	server := listen(t, gateway, transports.ListenConfig{Limits: transports.Limits{MaxStreams: 1}})
+	server := listen(t, gateway, transports.ListenConfig{})
 	for _, c := range []struct {
 		query, header string
 		status        int
@@ -168,11 +168,33 @@ func TestRefusalsOfStreams(t *testing.T) {
 		}
 	}
 	checkProblem(t, "HEAD", ask(t, server, "HEAD", "/v1/executions?epoch=9", "", "Authorization: Bearer good"), 400, "")
-	_, r := openEvents(t, server, "", "Authorization: Bearer good")
-	readEvent(t, r)
-	checkProblem(t, "one stream too many", ask(t, server, "GET", "/v1/executions", "", "Authorization: Bearer good"), 503, "")
-	if feed.Readers() != 1 {
-		t.Errorf("%d readers are left, want the one that reads", feed.Readers())
+	if feed.Readers() != 0 {
+		t.Errorf("%d readers are left of streams that were refused", feed.Readers())
+	}
+}
+
+// TestStreamsLeaveConnectionsForOrders: they take at most half of them, whatever the limit of requests on one connection is.
+func TestStreamsLeaveConnectionsForOrders(t *testing.T) {
+	for connections, streams := range map[int]int{1: 1, 2: 1, 7: 3, 8: 4} {
+		feed := &fake.Feed{}
+		server := listen(t, &fake.Gateway{Feed: feed}, transports.ListenConfig{Limits: transports.Limits{MaxConnections: connections, MaxStreams: 1}})
+		for range streams {
+			_, r := openEvents(t, server, "")
+			readEvent(t, r)
+		}
+		a := ask(t, server, "GET", "/v1/executions", "")
+		checkProblem(t, "one stream too many", a, 503, "")
+		if a.body["reason"] != "REASON_OVERLOADED" || a.body["outcome"] != "OUTCOME_NOT_PROCESSED" {
+			t.Errorf("of %d connections: %s", connections, a.raw)
+		}
+		if feed.Readers() != streams {
+			t.Errorf("of %d connections %d streams are open, want %d", connections, feed.Readers(), streams)
+		}
+		if connections > streams+1 { // one for this request, one for the refused one where its end is not seen yet
+			if a := ask(t, server, "GET", "/v1/instruments", ""); a.StatusCode != 200 {
+				t.Errorf("of %d connections, %d are streams, and a request is answered %d, %s", connections, streams, a.StatusCode, a.raw)
+			}
+		}
 	}
 }
 

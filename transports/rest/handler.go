@@ -31,7 +31,7 @@ type handler struct {
 	logger   *slog.Logger
 	draining atomic.Bool
 	drain    chan struct{}                       // closed with draining: the streams of events end
-	streams  atomic.Int64                        // of events, open now; at most MaxStreams
+	streams  atomic.Int64                        // of events, open now; see mostStreams
 	pools    map[transports.Operation]*sync.Pool // of *work; the map never changes
 }
 

@@ -187,7 +187,8 @@ func content(m protoreflect.MessageDescriptor, schemas *schemas) object {
 func eventStreamResponse(output protoreflect.MessageDescriptor, schemas *schemas) object {
 	return object{
 		"description": "Server-Sent Events: \"execution\" with the report in one line of JSON as its data and EPOCH-SEQUENCE as its id; last of all " +
-			"\"error\" with a problem document, where the gateway ends the stream. Comments keep the connection alive.",
+			"\"error\" with a problem document, where the gateway ends the stream. Comments keep the connection alive. Streams take at most half of " +
+			"the connections that the gateway lets in at a time; one more is answered 503, REASON_OVERLOADED.",
 		"content": object{eventsType: object{
 			"schema": object{"type": "string"},
 			"x-event-data": object{
