@@ -94,7 +94,7 @@ func (a *adminCmd) run(command string, conf config.Config, stdout, stderr io.Wri
 		fmt.Fprintln(stdout, string(text))
 		return exitOK
 	}
-	writeAnswer(stdout, answer)
+	a.writeAnswer(stdout, answer)
 	return exitOK
 }
 
@@ -194,6 +194,9 @@ func explain(err error, address string) error {
 	if connect.CodeOf(err) == connect.CodeUnavailable && errors.Is(err, os.ErrDeadlineExceeded) || connect.CodeOf(err) == connect.CodeUnavailable && !connect.IsWireError(err) {
 		return fmt.Errorf("nobody answers at %s: %w; is the gateway running, and is its admin listener there? (--address HOST:PORT)", address, err)
 	}
+	if connect.CodeOf(err) == connect.CodeUnimplemented {
+		return fmt.Errorf("what answers at %s is no admin listener: %w (--address HOST:PORT)", address, err)
+	}
 	if connect.CodeOf(err) == connect.CodeUnauthenticated {
 		return fmt.Errorf("%w (--key KEY or TAILGATE_ADMIN_KEY)", err)
 	}
@@ -201,7 +204,7 @@ func explain(err error, address string) error {
 }
 
 // writeAnswer writes an answer as lines of names and values.
-func writeAnswer(w io.Writer, answer proto.Message) {
+func (a *adminCmd) writeAnswer(w io.Writer, answer proto.Message) {
 	row := func(name string, value any) { fmt.Fprintf(w, "%-18s %v\n", name, value) }
 	switch m := answer.(type) {
 	case *pb.GetStatusResponse:
@@ -222,6 +225,7 @@ func writeAnswer(w io.Writer, answer proto.Message) {
 	case *pb.SetLimitsResponse:
 		writeLimits(row, m.GetLimits())
 	case *pb.SetKillSwitchResponse:
+		row("kill switch", map[bool]string{true: "engaged", false: "lifted"}[a.Kill.Engage])
 		row("orders canceled", m.GetCanceledCount())
 	case *pb.EndDayResponse:
 		row("orders expired", m.GetExpiredCount())

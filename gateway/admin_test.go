@@ -48,11 +48,12 @@ func TestAdminCommands(t *testing.T) {
 	if r := order("beyond", 3); r.GetReason() != pb.Reason_REASON_MAX_POSITION || !strings.Contains(r.GetText(), "5") {
 		t.Errorf("beyond the position limit: %v", r)
 	}
-	admin("orders canceled 1", "kill-switch", "--firm", "demo", "--engage", "--text", "test")
+	admin("kill switch engaged orders canceled 1", "kill-switch", "--firm", "demo", "--engage", "--text", "test")
 	if r := order("blocked", 1); r.GetReason() != pb.Reason_REASON_KILL_SWITCH {
 		t.Errorf("with the kill switch on: %v", r)
 	}
-	admin("orders canceled 0", "kill-switch", "--firm", "demo", "--lift")
+	admin("kill switch engaged", "exposure", "--account", "demo") // by its firm's
+	admin("kill switch lifted orders canceled 0", "kill-switch", "--firm", "demo", "--lift")
 	order("last", 2)
 
 	// What was set at run time outlives the process.

@@ -29,6 +29,10 @@ func verifyJournal(dir string, stdout, stderr io.Writer) int {
 		}
 		return exitFailure
 	}
+	if report.Segments == 0 && len(report.Snapshots) == 0 {
+		fmt.Fprintf(stderr, "gateway: journal %s: there is no journal in this folder (--data DIR)\n", dir)
+		return exitFailure
+	}
 	fmt.Fprintf(stdout, "journal %s: %s\n", dir, report)
 	return exitOK
 }

@@ -74,7 +74,7 @@ func TestBusyPortSaysWhichAndWhatToDo(t *testing.T) {
 	}
 	defer taken.Close()
 	var stdout, stderr bytes.Buffer
-	status := run([]string{"--data", t.TempDir(), "--listen", "tcp=off", "--listen", "rest=off", "--listen", "grpc=" + taken.Addr().String()}, &stdout, &stderr)
+	status := run([]string{"--data", t.TempDir(), "--listen", "admin=off", "--listen", "tcp=off", "--listen", "rest=off", "--listen", "grpc=" + taken.Addr().String()}, &stdout, &stderr)
 	for _, want := range []string{"transport grpc", taken.Addr().String(), "address already in use", "--listen grpc=off"} {
 		if status != exitFailure || !strings.Contains(stderr.String(), want) {
 			t.Errorf("exit %d, stderr %q, want 1 and %q", status, stderr.String(), want)

@@ -30,8 +30,8 @@ import (
 // Backend is what administration needs of the gateway. All fields are set.
 type Backend struct {
 	Sequencer *sequencer.Sequencer
-	// Authorize says whether a peer is an administrator; its error is a *transports.Fault.
-	Authorize func(key string, remote net.Addr) error
+	// Authorize says which administrator a peer is, by name, for the log; its error is a *transports.Fault.
+	Authorize func(key string, remote net.Addr) (name string, err error)
 	// DayEnded is called after the day has ended, when the state is at its smallest.
 	DayEnded func()
 	// Version of the binary, JournalSync its journal's mode, Started when it started.
@@ -203,6 +203,9 @@ func (s *service) GetExposure(_ context.Context, r *connect.Request[pb.GetExposu
 	s.backend.Sequencer.Read(func(state *orders.State, _ uint64) {
 		e = state.Exposure(scope)
 		m.KillSwitch = state.KillSwitch(scope)
+		if firm, ok := state.FirmOf(scope.Number); ok && !scope.Firm {
+			m.KillSwitch = m.KillSwitch || state.KillSwitch(orders.Scope{Firm: true, Number: firm})
+		}
 	})
 	m.OpenOrders, m.OpenNotional = e.OpenOrders, e.OpenNotional
 	for _, p := range e.Positions {

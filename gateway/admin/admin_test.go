@@ -56,11 +56,11 @@ func startWith(t *testing.T, listen func(admin.Backend) (*admin.Server, error)) 
 	}
 	server, err := listen(admin.Backend{
 		Sequencer: s, DayEnded: func() {}, Version: "test", JournalSync: "os", Started: time.Now(),
-		Authorize: func(key string, _ net.Addr) error {
+		Authorize: func(key string, _ net.Addr) (string, error) {
 			if key != "secret" {
-				return transports.Refuse(pb.Reason_REASON_UNAUTHENTICATED, "nobody has this key")
+				return "", transports.Refuse(pb.Reason_REASON_UNAUTHENTICATED, "nobody has this key")
 			}
-			return nil
+			return "ops", nil
 		},
 	})
 	if err != nil {

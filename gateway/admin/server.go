@@ -105,8 +105,12 @@ func Handler(backend Backend, logger *slog.Logger) (string, http.Handler) {
 		connect.WithCodec(jsonCodec{}),
 		connect.WithInterceptors(connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
 			return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-				response, err := authorized(ctx, backend, r, next)
-				who := []any{"method", r.Spec().Procedure, "remote", r.Peer().Addr}
+				name, err := authorize(ctx, backend, r)
+				var response connect.AnyResponse
+				if err == nil {
+					response, err = next(ctx, r)
+				}
+				who := []any{"method", r.Spec().Procedure, "remote", r.Peer().Addr, "administrator", name}
 				if err != nil {
 					err = errorOf(err)
 					logger.Warn("admin request refused", append(who, "error", err)...)
@@ -116,7 +120,8 @@ func Handler(backend Backend, logger *slog.Logger) (string, http.Handler) {
 				if strings.HasPrefix(path.Base(r.Spec().Procedure), "Get") {
 					level = slog.LevelDebug // a reading changes nothing, and may come every second
 				}
-				logger.Log(ctx, level, "admin request", append(who, "request", fmt.Sprint(r.Any()))...)
+				request, _ := jsonCodec{}.Marshal(r.Any()) // zeros are written: engaged=false is half of the trail
+				logger.Log(ctx, level, "admin request", append(who, "request", string(request))...)
 				return response, nil
 			}
 		})),
@@ -127,26 +132,27 @@ func Handler(backend Backend, logger *slog.Logger) (string, http.Handler) {
 	)
 }
 
-func authorized(ctx context.Context, backend Backend, r connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
+// authorize returns the name of the administrator who asks.
+func authorize(ctx context.Context, backend Backend, r connect.AnyRequest) (name string, err error) {
 	key := ""
 	if header := r.Header().Get("Authorization"); header != "" {
 		scheme, value, _ := strings.Cut(header, " ")
 		if !strings.EqualFold(scheme, "Bearer") || value == "" {
-			return nil, transports.Refuse(pb.Reason_REASON_UNAUTHENTICATED, "the Authorization header must be: Bearer KEY")
+			return "", transports.Refuse(pb.Reason_REASON_UNAUTHENTICATED, "the Authorization header must be: Bearer KEY")
 		}
 		key = value
 	}
 	remote, err := net.ResolveTCPAddr("tcp", r.Peer().Addr) // numeric, so nothing is looked up
 	if err != nil {
-		return nil, transports.AsFault(err)
+		return "", transports.AsFault(err)
 	}
-	if err := backend.Authorize(key, remote); err != nil {
-		return nil, err
+	if name, err = backend.Authorize(key, remote); err != nil {
+		return "", err
 	}
 	if g := guestOf(ctx); g != nil && !g.authorize() {
-		return nil, transports.Refuse(pb.Reason_REASON_OVERLOADED, "the connection is closed: it came too late with its key, or too many came without one")
+		return name, transports.Refuse(pb.Reason_REASON_OVERLOADED, "the connection is closed: it came too late with its key, or too many came without one")
 	}
-	return next(ctx, r)
+	return name, nil
 }
 
 // codes says with which code a refusal ends.

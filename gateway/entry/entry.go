@@ -125,24 +125,36 @@ func (g *Gateway) Open(_ context.Context, peer transports.Peer) (transports.Sess
 	return &session{gateway: g, credential: who}, nil
 }
 
-// AuthorizeAdmin says whether a peer of the admin listener may administer: with a key of role Admin, or, on a gateway without any key,
-// from loopback. The error is a *transports.Fault.
-func (g *Gateway) AuthorizeAdmin(key string, remote net.Addr) error {
+// AuthorizeAdmin says which administrator a peer of the admin listener is: by a key of role Admin, or, on a gateway without any key,
+// anybody from loopback, who has no name. The error is a *transports.Fault.
+func (g *Gateway) AuthorizeAdmin(key string, remote net.Addr) (name string, err error) {
 	ring := g.keys.Load()
 	if len(ring.byHash) == 0 {
 		_, err := ring.find(key, remote)
-		return err
+		return "", err
 	}
 	who := ring.byHash[HashKey(key)]
 	switch {
+	case who != nil && who.Role != Admin:
+		return "", transports.Refuse(pb.Reason_REASON_PERMISSION_DENIED, "this key is not an administrator's")
+	case !ring.hasAdmin():
+		return "", transports.Refuse(pb.Reason_REASON_UNAUTHENTICATED, "this gateway has accounts and no administrator's key: set admin.keys and restart it")
 	case key == "":
-		return transports.Refuse(pb.Reason_REASON_UNAUTHENTICATED, "an administrator's key is needed and none was sent")
+		return "", transports.Refuse(pb.Reason_REASON_UNAUTHENTICATED, "an administrator's key is needed and none was sent")
 	case who == nil:
-		return transports.Refuse(pb.Reason_REASON_UNAUTHENTICATED, "nobody has this API key")
-	case who.Role != Admin:
-		return transports.Refuse(pb.Reason_REASON_PERMISSION_DENIED, "this key is not an administrator's")
+		return "", transports.Refuse(pb.Reason_REASON_UNAUTHENTICATED, "nobody has this API key")
 	}
-	return nil
+	return who.Name, nil
+}
+
+// hasAdmin reports whether any key is an administrator's.
+func (r *keyring) hasAdmin() bool {
+	for _, who := range r.byHash {
+		if who.Role == Admin {
+			return true
+		}
+	}
+	return false
 }
 
 // SetKeys replaces all keys. Sessions and readers of a key that is gone, or stands for something else now, end with UNAUTHENTICATED; the

@@ -63,7 +63,7 @@ func TestWhoIsLetIn(t *testing.T) {
 		if reasonOf(err) != c.trade {
 			t.Errorf("%s: order entry says %v, want %s", c.what, err, c.trade)
 		}
-		if err := g.AuthorizeAdmin(c.peer.Key, c.peer.Remote); reasonOf(err) != c.admin {
+		if _, err := g.AuthorizeAdmin(c.peer.Key, c.peer.Remote); reasonOf(err) != c.admin {
 			t.Errorf("%s: administration says %v, want %s", c.what, err, c.admin)
 		}
 	}

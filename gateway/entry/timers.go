@@ -2,6 +2,7 @@ package entry
 
 import (
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -81,13 +82,12 @@ func (t *timers) fire(where map[uint32]*alarm, number uint32, a *alarm) {
 	var answer orders.Answer
 	a.command.ReceivedNs = transports.Now()
 	err := t.gateway.execute(&a.command, &answer)
-	log := t.gateway.logger.With("account", a.command.Account, "session", a.command.Session)
 	var again time.Duration
 	if fault, ok := errors.AsType[*transports.Fault](err); ok {
 		again = fault.RetryAfter
-		log.Error("timer could not cancel", "retry_after", again.String(), "error", err)
+		t.log(&a.command).Error("timer could not cancel", "retry_after", again.String(), "error", err)
 	} else if answer.Count > 0 { // a client must not be able to fill the log with timers
-		log.Info("timer canceled orders", "command", a.command.Kind.String(), "orders", answer.Count)
+		t.log(&a.command).Info("timer canceled orders", "command", a.command.Kind.String(), "orders", answer.Count)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,6 +99,18 @@ func (t *timers) fire(where map[uint32]*alarm, number uint32, a *alarm) {
 		return
 	}
 	delete(where, number)
+}
+
+// log names whose timer it is, and of which session where it is a session's.
+func (t *timers) log(c *orders.Command) *slog.Logger {
+	var account, session string
+	t.gateway.sequencer.Read(func(state *orders.State, _ uint64) {
+		account = state.AccountName(c.Account)
+		if info, ok := state.Session(c.Session - 1); ok && c.Session > 0 {
+			session = info.ID.String()
+		}
+	})
+	return t.gateway.logger.With("account", account, "session", session)
 }
 
 // stop stops all timers and waits for those that are executing, which is over memory only.

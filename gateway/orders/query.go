@@ -231,6 +231,7 @@ type Usage struct {
 	OpenOrders                   int
 	Events, MaxEvents            int // of the present epoch
 	Sessions, MaxSessions        int
+	Accounts                     int // defined; they have the numbers from 0 on
 }
 
 // Usage returns how full the state is.
@@ -239,5 +240,6 @@ func (s *State) Usage() Usage {
 		OrderIDs: int(s.today.orders.length), RequestIDs: int(s.today.requests.length), MaxIDs: s.options.MaxIDs,
 		OpenOrders: s.engine.Resting(), Events: s.store.used, MaxEvents: s.options.MaxEvents,
 		Sessions: len(s.sessions.number), MaxSessions: s.options.MaxSessions,
+		Accounts: len(s.accounts),
 	}
 }

@@ -42,7 +42,31 @@ func (s *Server) define() (map[entry.KeyHash]entry.Key, error) {
 			return nil, err
 		}
 	}
+	s.warnOfDoors(accounts)
 	return s.keys()
+}
+
+// warnOfDoors says what nobody can reach any more, or never could.
+func (s *Server) warnOfDoors(accounts []Account) {
+	if len(s.config.Accounts) > 0 && len(s.config.Admin.Keys) == 0 && !s.config.Admin.Disabled {
+		s.logger.Warn("accounts are configured and no administrator's key is: nobody can reach the kill switch; set admin.keys")
+	}
+	configured := make(map[string]bool)
+	for i := range accounts {
+		configured[accounts[i].Name] = true
+	}
+	open := make(map[string]uint32)
+	s.sequencer.Read(func(state *orders.State, _ uint64) {
+		for number := range uint32(state.Usage().Accounts) {
+			open[state.AccountName(number)] = state.Exposure(orders.Scope{Number: number}).OpenOrders
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(open)) {
+		if open[name] > 0 && !configured[name] {
+			s.logger.Warn("an account that is no longer configured has open orders, which can trade; gateway admin kill-switch --engage cancels them",
+				"account", name, "open_orders", open[name])
+		}
+	}
 }
 
 // defineInstruments journals the listings that are new or have changed.
@@ -194,6 +218,19 @@ func (s *Server) firm(name string) (number uint32, ok bool) {
 	s.sequencer.Read(func(state *orders.State, _ uint64) { number, ok = state.Firm(name) })
 	return number, ok
 }
+
+// commit waits for the journal's promise for all that was defined.
+func (s *Server) commit() error {
+	done := make(released, 1)
+	s.sequencer.Commit(done, 0)
+	return <-done
+}
+
+// released is a Releaser that one goroutine waits for; its channel holds one.
+type released chan error
+
+// Release implements transports.Releaser.
+func (r released) Release(_ uint64, err error) { r <- err }
 
 func (s *Server) execute(c *orders.Command) error {
 	c.ReceivedNs = transports.Now()

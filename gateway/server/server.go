@@ -176,6 +176,9 @@ func (s *Server) open(ctx context.Context) error {
 		"orders", usage.OrderIDs, "open_orders", usage.OpenOrders, "took", time.Since(s.started).String())
 	keys, err := s.define()
 	if err == nil {
+		err = s.commit()
+	}
+	if err == nil {
 		s.gateway, err = entry.New(s.sequencer, entry.Config{
 			Keys: keys, Anybody: c.Insecure, Penalty: time.Duration(c.Throttle.Penalty), Logger: s.logger,
 			Feed: feed.Options{MaxReaders: c.Events.Readers, MaxReadersOfAccount: c.Events.ReadersPerAccount, CatchUpRate: c.Events.CatchUpRate},

@@ -651,7 +651,7 @@ type GetExposureResponse struct {
 	OpenNotional int64 `protobuf:"varint,2,opt,name=open_notional,json=openNotional,proto3" json:"open_notional,omitempty"`
 	// Instruments with anything in them, in the order of their definition; at most 1,000.
 	Positions []*Position `protobuf:"bytes,3,rep,name=positions,proto3" json:"positions,omitempty"`
-	// Whether its kill switch is engaged.
+	// Whether a kill switch blocks it: its own or, for an account, its firm's.
 	KillSwitch    bool `protobuf:"varint,4,opt,name=kill_switch,json=killSwitch,proto3" json:"kill_switch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -241,7 +241,7 @@ type SubmitOrderResponse struct {
 	OrderId uint64 `protobuf:"varint,2,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"`
 	// What became of the order at entry.
 	Status OrderStatus `protobuf:"varint,3,opt,name=status,proto3,enum=orderentry.v1.OrderStatus" json:"status,omitempty"`
-	// Why it was rejected.
+	// Why it was rejected. Why an accepted one was canceled at once (nothing to take, self-trade prevention) says its event.
 	Reason Reason `protobuf:"varint,4,opt,name=reason,proto3,enum=orderentry.v1.Reason" json:"reason,omitempty"`
 	// Total quantity in lots.
 	Quantity uint64 `protobuf:"varint,5,opt,name=quantity,proto3" json:"quantity,omitempty"`
