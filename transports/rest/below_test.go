@@ -15,6 +15,7 @@ import (
 // TestWhatNetHTTPRefusesItself holds the README's table of errors that come from below this package: no problem document, but a status, an
 // end of the connection, and nothing processed.
 func TestWhatNetHTTPRefusesItself(t *testing.T) {
+	t.Parallel() // it waits most of its time
 	opened := false
 	gateway := &fake.Gateway{OnOpen: func(context.Context, transports.Peer) error { opened = true; return nil }}
 	server := listen(t, gateway, transports.ListenConfig{})

@@ -80,6 +80,7 @@ func serveScript(t *testing.T, serve func(s *script, n int, conn net.Conn)) *scr
 const noInstruments = "HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: 0\r\n\r\n"
 
 func TestDialFailsClearly(t *testing.T) {
+	t.Parallel() // it waits most of its time
 	_, clientTLS := fake.Certificate(t)
 	serverTLS, _ := fake.Certificate(t)
 	gateway := &fake.Gateway{Key: "good"}

@@ -233,6 +233,7 @@ func TestStreamEndsWithAProblem(t *testing.T) {
 
 // TestStreamOutlivesTheTimesOfARequest: none of those timeouts is about a stream.
 func TestStreamOutlivesTheTimesOfARequest(t *testing.T) {
+	t.Parallel() // it waits most of its time
 	feed := &fake.Feed{}
 	const short = 150 * time.Millisecond
 	server := listen(t, &fake.Gateway{Feed: feed}, transports.ListenConfig{Limits: transports.Limits{RequestTimeout: short, IdleTimeout: short, HandshakeTimeout: short}})
@@ -315,6 +316,7 @@ func TestLeavingClosesTheSession(t *testing.T) {
 }
 
 func TestPeerThatReadsNoEventsIsCutAndNamed(t *testing.T) {
+	t.Parallel() // it waits most of its time
 	feed := &fake.Feed{}
 	feed.Publish(20_000)
 	var log fake.Log

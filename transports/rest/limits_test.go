@@ -68,6 +68,7 @@ func sized(t *testing.T, size int) *pb.SubmitOrderRequest {
 }
 
 func TestLargestRequestIsTakenAndOneByteMoreIsNot(t *testing.T) {
+	t.Parallel() // it waits most of its time
 	const limit = 100_000
 	gateway := &fake.Gateway{}
 	server := listen(t, gateway, transports.ListenConfig{Limits: transports.Limits{MaxRequestBytes: limit}})
@@ -100,6 +101,7 @@ func TestLargestRequestIsTakenAndOneByteMoreIsNot(t *testing.T) {
 }
 
 func TestOversizeBodiesAreNotRead(t *testing.T) {
+	t.Parallel() // it waits most of its time
 	const limit = 1000
 	server := listen(t, &fake.Gateway{}, transports.ListenConfig{Limits: transports.Limits{MaxRequestBytes: limit}})
 	most := 4*((limit+2)/3) + 4096
@@ -172,6 +174,7 @@ func isTimeout(err error) bool {
 
 // TestLongCommitOutlivesTheReadTimeout: RequestTimeout is about the peer's bytes, not about the journal.
 func TestLongCommitOutlivesTheReadTimeout(t *testing.T) {
+	t.Parallel() // it waits most of its time
 	gateway := &fake.Gateway{}
 	server := listen(t, gateway, transports.ListenConfig{Limits: transports.Limits{RequestTimeout: 200 * time.Millisecond}})
 	client := dial(t, server, transports.DialConfig{})
@@ -185,6 +188,7 @@ func TestLongCommitOutlivesTheReadTimeout(t *testing.T) {
 
 // TestPeerThatReadsNothingIsCut fills a peer's socket with answers until the server gives up on it, while another is served.
 func TestPeerThatReadsNothingIsCut(t *testing.T) {
+	t.Parallel() // it waits most of its time
 	gateway := &fake.Gateway{}
 	server := listen(t, gateway, transports.ListenConfig{Limits: transports.Limits{WriteTimeout: 200 * time.Millisecond}})
 	other := dial(t, server, transports.DialConfig{})

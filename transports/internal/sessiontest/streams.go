@@ -19,21 +19,21 @@ func (r *rig) follow(ctx context.Context, request *pb.StreamExecutionsRequest, r
 
 func executions(t *testing.T, transport transports.Transport) {
 	r := start(t, transport, transports.Limits{})
-	r.feed.Publish(1000)
+	r.feed.Publish(300) // more than one batch has
 	ctx, cancel := context.WithCancel(t.Context())
 	fromStart, fromMiddle, fromEnd := newInbox(), newInbox(), newInbox()
 	ends := []<-chan error{
 		r.follow(ctx, &pb.StreamExecutionsRequest{}, fromStart.receive),
-		r.follow(ctx, &pb.StreamExecutionsRequest{Account: "demo", Epoch: 1, FromSequence: 500}, fromMiddle.receive),
-		r.follow(ctx, &pb.StreamExecutionsRequest{FromSequence: 1001}, fromEnd.receive),
+		r.follow(ctx, &pb.StreamExecutionsRequest{Account: "demo", Epoch: 1, FromSequence: 150}, fromMiddle.receive),
+		r.follow(ctx, &pb.StreamExecutionsRequest{FromSequence: 301}, fromEnd.receive),
 	}
 	r.eventually("three readers are there", func() bool { return r.feed.Readers() == 3 })
 	for range 10 {
-		r.feed.Publish(100)
+		r.feed.Publish(30)
 	}
-	fromStart.wait(t, 2000, 1)
-	fromMiddle.wait(t, 1501, 500)
-	fromEnd.wait(t, 1000, 1001)
+	fromStart.wait(t, 600, 1)
+	fromMiddle.wait(t, 451, 150)
+	fromEnd.wait(t, 300, 301)
 	cancel()
 	for _, end := range ends {
 		if err := <-end; !errors.Is(err, context.Canceled) {
@@ -132,7 +132,7 @@ func streamsDrain(t *testing.T, transport transports.Transport) {
 
 // slowReader: one that takes nothing is cut, within its time, while others get every event and every answer.
 func slowReader(t *testing.T, transport transports.Transport) {
-	r := start(t, transport, transports.Limits{WriteTimeout: time.Second})
+	r := start(t, transport, transports.Limits{WriteTimeout: 200 * time.Millisecond})
 	const more = 20_000 // than buffers hold on the way, those of the kernel included
 	r.feed.Publish(more)
 	slow, box := newInbox(), newInbox()
