@@ -18,8 +18,8 @@ func TestKernelHoldsFewEvents(t *testing.T) {
 	for name, config := range map[string]transports.ListenConfig{"plain": {}, "TLS": {TLS: serverTLS}} {
 		t.Run(name, func(t *testing.T) {
 			feed := &fake.Feed{}
-			const events = 100_000 // more than the largest buffers of the kernel hold on either side
-			feed.Publish(events)
+			const read = 2000 // by then the kernel has seen a peer that reads fast, and gives it room
+			feed.Publish(read)
 			config.Limits.WriteTimeout = patience
 			server := listen(t, &fake.Gateway{Feed: feed}, config)
 			inside, leave := make(chan struct{}), make(chan struct{})
@@ -28,7 +28,7 @@ func TestKernelHoldsFewEvents(t *testing.T) {
 				dial.TLS = clientTLS
 			}
 			trader, err := tcp.Transport().Trade(bounded(t), dial, &pb.Logon{SessionId: "s"}, func(report *pb.ExecutionReport) {
-				if report.GetSequence() == 10_000 { // by then the kernel has seen a peer that reads fast, and gives it room
+				if report.GetSequence() == read {
 					close(inside)
 					<-leave
 				}
@@ -38,7 +38,7 @@ func TestKernelHoldsFewEvents(t *testing.T) {
 			}
 			defer func() { _ = trader.Close(); <-trader.Done() }()
 			defer close(leave)
-			await(t, inside, "event 10,000")
+			await(t, inside, "the last event that is read")
 			full := func() bool { return tcp.Unflushed(server) > tcp.EventRoom-wire.HeaderSize-transports.MaxEventBytes }
 			before := -1
 			until(t, "all buffers are full", func() bool {
@@ -48,7 +48,9 @@ func TestKernelHoldsFewEvents(t *testing.T) {
 				}
 				still := full() && held == before
 				before = held
-				if full() && !still {
+				if !full() {
+					feed.Publish(1000)
+				} else if !still {
 					<-time.After(10 * time.Millisecond)
 				}
 				return still
