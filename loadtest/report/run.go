@@ -392,7 +392,8 @@ func (c *Cell) Fill(out runner.Outcome, validity runner.Validity, slos []stats.S
 		}
 		c.SLO = append(c.SLO, newObjective(verdict))
 	}
-	c.Validity, c.Reasons, c.BoundBy = validity.Verdict, validity.Reasons, runner.Bound(out)
+	// Appended to a list that is there, so that no reason is written as an empty list and not as null.
+	c.Validity, c.Reasons, c.BoundBy = validity.Verdict, append([]string{}, validity.Reasons...), runner.Bound(out)
 	rate := 0.0
 	if out.Seconds > 0 {
 		rate = float64(c.Requests) / out.Seconds
