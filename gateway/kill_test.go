@@ -196,7 +196,7 @@ func tradeUntilKilled(t *testing.T, p *process, random *rand.Rand, round int, mo
 				defer w.client.Close()
 				for {
 					op, request := w.next()
-					response, err := do(w.client, op, request)
+					response, err := doPatiently(w.client, op, request)
 					mu.Lock()
 					if err != nil {
 						all = append(all, asked{op, request, nil})
@@ -254,7 +254,7 @@ func checkAgain(t *testing.T, p *process, done []asked, n int) (acked, entered i
 		}
 	}()
 	for i, a := range done[:min(n, len(done))] {
-		again, err := do(clients[i%len(clients)], a.operation, a.request)
+		again, err := doPatiently(clients[i%len(clients)], a.operation, a.request)
 		if err != nil {
 			t.Fatalf("%s %v: %v", a.operation, a.request, err)
 		}

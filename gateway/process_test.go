@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -112,5 +114,19 @@ func submit(client transports.Client, id string) (*pb.SubmitOrderResponse, error
 func do(client transports.Client, op transports.Operation, request proto.Message) (proto.Message, error) {
 	response := op.NewResponse()
 	err := client.Do(context.Background(), &transports.Call{Operation: op, Request: request, Response: response})
+	return response, err
+}
+
+// doPatiently is do by a client that heeds a retry time, as often as a journal may need that is behind its small segments: what was refused
+// so was not processed, and its id is unused.
+func doPatiently(client transports.Client, op transports.Operation, request proto.Message) (response proto.Message, err error) {
+	for range 100 {
+		response, err = do(client, op, request)
+		fault, ok := errors.AsType[*transports.Fault](err)
+		if !ok || fault.Outcome != pb.Outcome_OUTCOME_NOT_PROCESSED || fault.RetryAfter == 0 {
+			return response, err
+		}
+		time.Sleep(fault.RetryAfter)
+	}
 	return response, err
 }
