@@ -51,24 +51,8 @@ func (s *service) execute(ctx context.Context, c *orders.Command) (answer orders
 	if err := s.backend.Sequencer.Execute(c, &answer); err != nil {
 		return answer, err
 	}
-	w := waiter(make(chan error, 1))
-	s.backend.Sequencer.Commit(w, 0)
-	select {
-	case err = <-w:
-	case <-ctx.Done():
-		return answer, transports.InDoubt(pb.Reason_REASON_DEADLINE_EXCEEDED, ctx.Err(), "the request ended while it waited for the journal; it may have taken effect")
-	}
-	if err != nil {
-		return answer, transports.InDoubt(pb.Reason_REASON_JOURNAL_UNAVAILABLE, err, "the journal failed before the answer was committed; it may have taken effect")
-	}
-	return answer, nil
+	return answer, s.backend.Sequencer.Wait(ctx)
 }
-
-// waiter is a Releaser; its channel holds one, so that Release never blocks.
-type waiter chan error
-
-// Release implements transports.Releaser.
-func (w waiter) Release(_ uint64, err error) { w <- err }
 
 // check holds a message to the contract.
 func check(m proto.Message) error {

@@ -7,6 +7,7 @@
 package sequencer
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -108,6 +109,28 @@ func (s *Sequencer) Read(read func(state *orders.State, last uint64)) {
 
 // Commit implements the second half of transports.Session for all sessions.
 func (s *Sequencer) Commit(r transports.Releaser, mark uint64) { s.log.Commit(r, mark) }
+
+// Wait returns when all that was executed before is as durable as the log promises, for callers without a transport's batch. The error is a
+// *transports.Fault, of outcome UNKNOWN: what was executed may be kept.
+func (s *Sequencer) Wait(ctx context.Context) error {
+	done := make(released, 1)
+	s.Commit(done, 0)
+	select {
+	case err := <-done:
+		if err != nil {
+			return transports.InDoubt(pb.Reason_REASON_JOURNAL_UNAVAILABLE, err, "the journal failed before this was committed; it may have taken effect")
+		}
+		return nil
+	case <-ctx.Done():
+		return transports.InDoubt(pb.Reason_REASON_DEADLINE_EXCEEDED, ctx.Err(), "the request ended while it waited for the journal; it may have taken effect")
+	}
+}
+
+// released is a Releaser that one goroutine waits for; its channel holds one, so that Release never blocks.
+type released chan error
+
+// Release implements transports.Releaser.
+func (r released) Release(_ uint64, err error) { r <- err }
 
 // Committed is the log sequence number up to which the log's promise is kept.
 func (s *Sequencer) Committed() uint64 { return s.log.Committed() }

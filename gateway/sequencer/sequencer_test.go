@@ -2,6 +2,7 @@ package sequencer
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ type fakeLog struct {
 	records [][]byte
 	refuse  error
 	failed  error // for good
+	held    bool  // nothing is released
 
 	onAppend    func() // between Decide and Apply
 	snapshot    bytes.Buffer
@@ -37,9 +39,13 @@ func (l *fakeLog) Append(_ int64, payload []byte) (uint64, error) {
 	}
 	return uint64(len(l.records)), nil
 }
-func (l *fakeLog) Commit(r transports.Releaser, mark uint64) { r.Release(mark, nil) }
-func (l *fakeLog) Committed() uint64                         { return uint64(len(l.records)) }
-func (l *fakeLog) Err() error                                { return l.failed }
+func (l *fakeLog) Commit(r transports.Releaser, mark uint64) {
+	if !l.held {
+		r.Release(mark, l.failed)
+	}
+}
+func (l *fakeLog) Committed() uint64 { return uint64(len(l.records)) }
+func (l *fakeLog) Err() error        { return l.failed }
 
 func (l *fakeLog) AppendBatch(timeNs int64, payloads [][]byte) (first uint64, err error) {
 	first = uint64(len(l.records)) + 1
@@ -226,5 +232,27 @@ func TestReplayNamesTheRecord(t *testing.T) {
 	}
 	if err := r.Replay(2, nil); err == nil || r.Last() != 0 {
 		t.Errorf("a record was left out: %v, last is %d", err, r.Last())
+	}
+}
+
+func TestWaitTellsWhatIsKnown(t *testing.T) {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		log  *fakeLog
+		want pb.Reason // UNSPECIFIED = no error
+	}{
+		"committed":         {context.Background(), &fakeLog{}, 0},
+		"the log failed":    {context.Background(), &fakeLog{failed: errors.New("disk")}, pb.Reason_REASON_JOURNAL_UNAVAILABLE},
+		"the context ended": {over, &fakeLog{held: true}, pb.Reason_REASON_DEADLINE_EXCEEDED},
+	} {
+		err := New(newReplica(t, orders.Options{MaxOpenOrders: 10, MaxLevels: 10}), c.log).Wait(c.ctx)
+		if (err == nil) != (c.want == 0) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if fault, ok := errors.AsType[*transports.Fault](err); ok && (fault.Reason != c.want || fault.Outcome != pb.Outcome_OUTCOME_UNKNOWN) {
+			t.Errorf("%s: %v, %v; want %v, UNKNOWN", name, fault.Reason, fault.Outcome, c.want)
+		}
 	}
 }

@@ -135,7 +135,7 @@ func fillJournal(b *testing.B, s *Server, n, days int) {
 			}
 		}
 		if i%1024 == 0 { // or the journal's buffer fills up
-			if err := s.commit(); err != nil {
+			if err := s.sequencer.Wait(context.Background()); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -219,19 +219,6 @@ func (s *Server) firm(name string) (number uint32, ok bool) {
 	return number, ok
 }
 
-// commit waits for the journal's promise for all that was defined.
-func (s *Server) commit() error {
-	done := make(released, 1)
-	s.sequencer.Commit(done, 0)
-	return <-done
-}
-
-// released is a Releaser that one goroutine waits for; its channel holds one.
-type released chan error
-
-// Release implements transports.Releaser.
-func (r released) Release(_ uint64, err error) { r <- err }
-
 func (s *Server) execute(c *orders.Command) error {
 	c.ReceivedNs = transports.Now()
 	var answer orders.Answer

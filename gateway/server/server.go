@@ -176,7 +176,7 @@ func (s *Server) open(ctx context.Context) error {
 		"orders", usage.OrderIDs, "open_orders", usage.OpenOrders, "took", time.Since(s.started).String())
 	keys, err := s.define()
 	if err == nil {
-		err = s.commit()
+		err = s.sequencer.Wait(ctx)
 	}
 	if err == nil {
 		s.gateway, err = entry.New(s.sequencer, entry.Config{
