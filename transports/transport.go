@@ -195,11 +195,43 @@ type Call struct {
 	FirstWrite time.Time
 }
 
+// AsyncClient is a client that needs no goroutine for each request under way. The transports that have one return it from Dial.
+type AsyncClient interface {
+	Client
+	// Go sends call, or queues it in order until the receiver permits it, and returns at once. done is called exactly once, with what Do would have
+	// returned, from whichever goroutine reads the connection, or from Go itself where the request is refused at once; it must not block and may
+	// call Go. The caller gets call and its messages back with it. Canceling the context ends the wait as in Do.
+	Go(ctx context.Context, call *Call, done func(error))
+	// TryDo is Do for who will not wait for permission: without it the fault is NO_CREDIT, NOT_PROCESSED, at once.
+	TryDo(ctx context.Context, call *Call) error
+}
+
+// Metered is a server, or a client, that counts what its flow control does.
+type Metered interface {
+	// Metrics returns the present values. Safe for concurrent use; it may be called often.
+	Metrics() []Metric
+}
+
+// Metric is one figure of a transport's own. Names are snake case with the unit at the end, as Prometheus has them, without the product's prefix.
+type Metric struct {
+	Name    string // e.g. "credit_granted_units"
+	Help    string // one sentence
+	Counter bool   // grows only; otherwise it is a state
+	Value   float64
+}
+
+// AccountSession is a session that can tell whose it is. A transport that gives turns gives them by account; a session without it is an account of its own.
+type AccountSession interface {
+	Session
+	Account() string
+}
+
 // ListenConfig is what every server takes. A zero Limits field means the default beside it.
 type ListenConfig struct {
 	Address           string      // host:port, or host:0 for a free port
 	TLS               *tls.Config // nil = plain text; a transport sets NextProtos itself on a copy
 	CongestionControl string      // TCP_CONGESTION of accepted sockets, e.g. "cubic"; empty = the system's
+	Engine            string      // one of Transport.Engines; empty = the first
 	Limits            Limits
 	Logger            *slog.Logger // nil = discard
 }
@@ -213,7 +245,14 @@ type DialConfig struct {
 	Encoding          string      // one of Transport.Encodings; empty = the first
 	Flow              string      // one of Transport.Flows; empty = the first
 	Engine            string      // one of Transport.Engines; empty = the first
-	Limits            Limits
+
+	// Window bounds the requests in flight of all clients of the process that have the same Window, in the flow mode "semaphore"; 0 with any other.
+	Window int
+	// MaxWait is how long a request may be expected to wait for the receiver's permission before the client refuses it at once (OVERLOADED,
+	// NOT_PROCESSED, with a time to wait); 0 = it waits for as long as its context does.
+	MaxWait time.Duration
+
+	Limits Limits
 }
 
 // Limits bound what a peer can cost before any byte of it is trusted.
