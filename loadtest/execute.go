@@ -199,7 +199,7 @@ func (p *plan) host(ctx context.Context, c cell) (*host.Process, error) {
 		Task: host.Task{
 			Transport: c.spec.Transport.Name, Keys: host.NewKeys(p.options.Accounts), Sync: p.options.Sync,
 			CongestionControl: p.options.Congestion, MaxConnections: max(c.clients, p.options.Connections) + connectionsBeside,
-			Null: c.peer == report.PeerNull, Spin: c.peer == report.PeerSpin,
+			Null: c.peer == report.PeerNull, Spin: c.peer == report.PeerSpin, HandlerDelay: c.delay,
 		},
 	}
 	if p.cores.Pinned {

@@ -53,6 +53,8 @@ type cell struct {
 	floor   bool
 	run     int    // from 1, with --repeat
 	peer    string // report.PeerGateway unless told otherwise
+
+	delay time.Duration // of the hosted gateway's handler, for the study of comparisons; no flag leads here
 }
 
 // plan is a whole run, checked.

@@ -70,6 +70,7 @@ type Server struct {
 	log       *journalLog // the same for the sequencer
 	sequencer *sequencer.Sequencer
 	gateway   *entry.Gateway
+	wrap      Wrap // what the transports get in the gateway's place; nil = the gateway itself
 	snapshots *snapshots
 	servers   map[string]transports.Server
 	admin     *admin.Server // nil where it is disabled
@@ -79,9 +80,18 @@ type Server struct {
 	stopErr error
 }
 
+// Wrap puts something between the transports and the order path.
+type Wrap func(transports.Gateway) transports.Gateway
+
 // Start is Open, and then listens on every enabled transport, of which there must be one. On an error nothing is left running. The
 // context bounds the start only. logger may be nil.
 func Start(ctx context.Context, c Config, logger *slog.Logger) (*Server, error) {
+	return StartWrapped(ctx, c, logger, nil)
+}
+
+// StartWrapped is Start with transports that reach the order path through what wrap returns, which the load tester's own tests need; nil =
+// directly. No configuration leads here.
+func StartWrapped(ctx context.Context, c Config, logger *slog.Logger, wrap Wrap) (*Server, error) {
 	if err := Check(c); err != nil {
 		return nil, err
 	}
@@ -89,6 +99,7 @@ func Start(ctx context.Context, c Config, logger *slog.Logger) (*Server, error) 
 	if err != nil {
 		return nil, err
 	}
+	s.wrap = wrap
 	if err := s.listen(ctx); err != nil {
 		stopCtx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -200,13 +211,17 @@ func (s *Server) listen(ctx context.Context) error {
 	if err := s.listenAdmin(ctx, tlsConfig); err != nil {
 		return err
 	}
+	var gateway transports.Gateway = s.gateway
+	if s.wrap != nil {
+		gateway = s.wrap(gateway)
+	}
 	n := &s.config.Connections
 	for _, t := range all.All() {
 		l, ok := s.config.Listeners[t.Name]
 		if !ok || l.Disabled {
 			continue
 		}
-		server, err := t.Listen(ctx, s.gateway, transports.ListenConfig{
+		server, err := t.Listen(ctx, gateway, transports.ListenConfig{
 			Address: l.Address, TLS: tlsConfig, CongestionControl: n.CongestionControl, Logger: s.logger.With("transport", t.Name),
 			Limits: transports.Limits{
 				MaxConnections: n.Max, MaxRequestBytes: n.MaxRequestBytes, MaxStreams: n.MaxStreams,

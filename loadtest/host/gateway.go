@@ -52,7 +52,11 @@ func startGateway(ctx context.Context, task Task, logger *slog.Logger) (net.Addr
 	for i, key := range task.Keys {
 		config.Accounts = append(config.Accounts, server.Account{Name: fmt.Sprintf("load-%d", i+1), KeySHA256: []string{server.HashKey(key)}})
 	}
-	s, err := server.Start(ctx, config, logger)
+	var wrap server.Wrap
+	if task.HandlerDelay > 0 {
+		wrap = delayed(task.HandlerDelay)
+	}
+	s, err := server.StartWrapped(ctx, config, logger, wrap)
 	if err != nil {
 		return nil, nil, err
 	}

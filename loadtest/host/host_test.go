@@ -180,6 +180,28 @@ func TestCancelsAndReplacesAreAnswered(t *testing.T) {
 	})
 }
 
+// TestHandlerDelay: the delay is in every answer of every transport, on the gateway's side, and changes nothing else.
+func TestHandlerDelay(t *testing.T) {
+	everyTransport(t, func(t *testing.T, transport transports.Transport) {
+		if transport.Name == floor.Name {
+			t.Skip("a bare echo has no handler")
+		}
+		const delay = time.Millisecond
+		o := options(t, transport.Name)
+		o.Task.HandlerDelay = delay
+		p, _ := start(t, o)
+		c := cell(p, transport, o.Task.Keys)
+		c.Requests = 100
+		out, err := runner.Run(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Counts != (record.Counts{record.OK: 100}) || out.Response.Min().Duration < delay || out.Server.Min().Duration < delay {
+			t.Errorf("counts %v (%v), shortest response %v, shortest at the gateway %v; want all ok and at least %v", out.Counts, out.Notes, out.Response.Min().Duration, out.Server.Min().Duration, delay)
+		}
+	})
+}
+
 // TestBookOfTheRealEngineStaysBounded is workload's claim against the gateway's own matching: what rests after many orders of many clients
 // is within the bound.
 func TestBookOfTheRealEngineStaysBounded(t *testing.T) {

@@ -2,6 +2,7 @@ package host
 
 import (
 	"encoding/json"
+	"time"
 
 	"tailgate/loadtest/machine"
 )
@@ -16,6 +17,8 @@ type Task struct {
 	MaxConnections    int      `json:"max_connections"`
 	Null              bool     `json:"null"` // the transport's server in front of a gateway that answers at once and knows nothing
 	Spin              bool     `json:"spin"` // a bare echo whose reads never sleep
+	// HandlerDelay makes the gateway's handler longer by a known time, so that tests can ask whether the tester sees it. No flag leads here.
+	HandlerDelay time.Duration `json:"handler_delay_ns"`
 }
 
 // Ready is what a child says when it can be dialed.
