@@ -141,7 +141,7 @@ func (c *conn) handshake() error {
 	c.maxPayload = uint64(hello.MaxPayload)
 	ack := wire.AckMessage{
 		Version: wire.Version, Features: hello.Features & wire.FeatureCredit,
-		MaxRequest: uint32(c.server.limits.MaxRequestBytes), Floor: c.server.floor,
+		MaxRequest: uint32(c.server.limits.MaxRequestBytes), Floor: c.server.floor, Largest: c.server.floor,
 		IdleTimeout: c.server.limits.IdleTimeout, RequestTimeout: c.server.limits.RequestTimeout, Model: c.server.model,
 	}
 	header := wire.Header{Type: wire.HelloAck}

@@ -6,6 +6,14 @@ import "tailgate/transports"
 // Counters of credit and correlation ids are compared in no other way.
 func After(a, b uint32) bool { return int32(a-b) > 0 }
 
+// Capped is a cost as the 16 bits of a header's X and Y hold it: what is larger is 65,535.
+func Capped(cost uint32) uint16 { return uint16(min(cost, 1<<16-1)) }
+
+// MayBeUrgent reports whether a request of this operation may have the class Urgent: those that only take risk away.
+func MayBeUrgent(op transports.Operation) bool {
+	return op == transports.CancelOrder || op == transports.MassCancel || op == transports.CancelAllAfter
+}
+
 // CostModel is what a request costs, as the server announces it. Immutable after the handshake.
 type CostModel struct {
 	Base uint32 // units of any request, for the work that its size does not show

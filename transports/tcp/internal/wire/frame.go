@@ -22,8 +22,8 @@ const (
 	Response                 // server: its answer
 	Reject                   // server: its refusal
 	Credit                   // server: permission to send
-	Demand                   // client: wish to send; reserved
-	Reclaim                  // server: asks for unused permission back; reserved
+	Demand                   // client: wish to send, or unused permission given back
+	Reclaim                  // server: asks for unused permission back
 	Ping                     // client: are you there, and are we of one mind
 	Pong                     // server: answer to it
 	GoAway                   // server: takes nothing new
@@ -47,12 +47,19 @@ func (t Type) String() string {
 	return typeNames[t]
 }
 
+// The message classes of a REQUEST. The others are reserved and mean Normal.
+const (
+	ClassMask uint8 = 3 // the bits of Header.Flags that hold it
+	Normal    uint8 = 0
+	Urgent    uint8 = 1 // paid from the connection's reserve: CancelOrder, MassCancel, CancelAllAfter
+)
+
 // Header is the fixed part of every frame. What each field means depends on the type; a field that a type does not use is
 // sent as zero and ignored by the receiver.
 type Header struct {
 	Length      uint32 // bytes of payload behind the header
 	Type        Type
-	Flags       uint8  // bits 0 and 1: message class, reserved
+	Flags       uint8  // bits 0 and 1: message class of a REQUEST
 	Code        uint16 // operation, or reason
 	Correlation uint32 // which request
 	Credit      uint32 // Granted from the server, Released from the client

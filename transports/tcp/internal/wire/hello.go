@@ -14,7 +14,7 @@ const magic = "TGOE"
 
 // Features that both sides must want.
 const (
-	// FeatureCredit: the client sends only what the server granted.
+	// FeatureCredit: the client sends only what the server granted, says what it would send (DEMAND), and gives back what it is asked for (RECLAIM).
 	FeatureCredit uint32 = 1 << 0
 )
 
@@ -23,7 +23,7 @@ const (
 	MaxKey       = 1024 // API key
 	MaxHandshake = 4096 // payload of HELLO and HELLO_ACK; a receiver refuses more before it reads it
 	helloSize    = 18
-	ackSize      = 36
+	ackSize      = 44
 )
 
 // HelloMessage is the payload of HELLO.
@@ -73,7 +73,9 @@ type AckMessage struct {
 	Version        uint16        // the version that both speak from here on
 	Features       uint32        // features that both want
 	MaxRequest     uint32        // largest payload of a REQUEST, in bytes
-	Floor          uint32        // credit that the connection always holds, in units
+	Floor          uint32        // credit that the connection holds at the start, in units; 0 = it has to ask
+	Reserve        uint32        // credit of its own for urgent requests, in units
+	Largest        uint32        // largest cost that can ever be covered, in units
 	IdleTimeout    time.Duration // the server closes a connection without any frame for so long; milliseconds on the wire
 	RequestTimeout time.Duration // from the first byte of a frame to its last; milliseconds on the wire
 	Model          CostModel
@@ -91,6 +93,8 @@ func (m AckMessage) Encode() []byte {
 	b = binary.LittleEndian.AppendUint32(b, m.Model.Unit)
 	b = binary.LittleEndian.AppendUint32(b, milliseconds(m.IdleTimeout))
 	b = binary.LittleEndian.AppendUint32(b, milliseconds(m.RequestTimeout))
+	b = binary.LittleEndian.AppendUint32(b, m.Reserve)
+	b = binary.LittleEndian.AppendUint32(b, m.Largest)
 	for _, bytes := range m.Model.Answer {
 		b = binary.LittleEndian.AppendUint32(b, bytes)
 	}
@@ -114,11 +118,14 @@ func DecodeAck(b []byte) (m AckMessage, err error) {
 	m.Model.Unit = binary.LittleEndian.Uint32(b[24:])
 	m.IdleTimeout = time.Duration(binary.LittleEndian.Uint32(b[28:])) * time.Millisecond
 	m.RequestTimeout = time.Duration(binary.LittleEndian.Uint32(b[32:])) * time.Millisecond
+	m.Reserve = binary.LittleEndian.Uint32(b[36:])
+	m.Largest = binary.LittleEndian.Uint32(b[40:])
 	switch {
 	case m.Version != Version:
 		return m, fmt.Errorf("HELLO_ACK chooses version %d, which was not offered", m.Version)
-	case m.Model.Unit == 0 || m.Model.Base >= 1<<16 || m.Floor >= 1<<31:
-		return m, fmt.Errorf("HELLO_ACK has a cost model that cannot be: base %d, unit %d bytes, floor %d", m.Model.Base, m.Model.Unit, m.Floor)
+	case m.Model.Unit == 0 || m.Model.Base >= 1<<16 || max(m.Floor, m.Reserve, m.Largest) >= 1<<31:
+		return m, fmt.Errorf("HELLO_ACK has a cost model that cannot be: base %d, unit %d bytes, floor %d, urgent reserve %d, largest cost %d",
+			m.Model.Base, m.Model.Unit, m.Floor, m.Reserve, m.Largest)
 	case entries == 0 || 4*entries > len(b)-ackSize:
 		return m, fmt.Errorf("HELLO_ACK announces %d entries of its cost model and carries %d bytes of them; at least the entry 0 is needed", entries, len(b)-ackSize)
 	}

@@ -45,7 +45,7 @@ func FuzzHello(f *testing.F) {
 }
 
 func FuzzAck(f *testing.F) {
-	f.Add(wire.AckMessage{Version: 1, Features: 1, MaxRequest: 2, Floor: 3, IdleTimeout: time.Second, RequestTimeout: time.Minute, Model: wire.Model()}.Encode())
+	f.Add(wire.AckMessage{Version: 1, Features: 1, MaxRequest: 2, Floor: 3, Reserve: 4, Largest: 5, IdleTimeout: time.Second, RequestTimeout: time.Minute, Model: wire.Model()}.Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := wire.DecodeAck(b)
 		if err != nil {
