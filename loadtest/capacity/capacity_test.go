@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,6 +55,128 @@ func TestClassify(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
+}
+
+// worked is what one set of trials comes to.
+type worked struct {
+	trials []capacity.Trial
+	want   [4]capacity.Class
+}
+
+// TestClassifyExample holds the classification against RFC 9971's own example, Appendix C: four goals, one rate, and six moments of a search with the trials that
+// there were by then. The losses are those of the appendix, so a trial of 60 s that loses 0.1 % is bad for the two goals that allow none.
+//
+// The appendix calls the rate a lower bound for its fourth goal at points 5 and 6. Its own figures there (exceed ratios of 42.857 % and 27.273 %, optimistic and pessimistic
+// alike, against 20 % that are allowed) make an upper bound by Section 6.1 and Appendix A, which define the classification, so that is what is wanted here.
+func TestClassifyExample(t *testing.T) {
+	const lower, upper, undecided = capacity.Lower, capacity.Upper, capacity.Undecided
+	goals := []capacity.Goal{
+		{Name: "RFC2544", FinalDuration: 60 * time.Second, DurationSum: 60 * time.Second},
+		{Name: "TST009", FinalDuration: 60 * time.Second, DurationSum: 120 * time.Second, ExceedRatio: 0.5},
+		{Name: "1s final", FinalDuration: time.Second, DurationSum: 120 * time.Second, LossRatio: 0.005, ExceedRatio: 0.5},
+		{Name: "20% exceed", FinalDuration: 60 * time.Second, DurationSum: 60 * time.Second, LossRatio: 0.005, ExceedRatio: 0.2},
+	}
+	trials := func(n int, d time.Duration, loss float64) []capacity.Trial {
+		return slices.Repeat([]capacity.Trial{{Duration: d, Loss: []float64{loss, loss, loss, loss}}}, n)
+	}
+	var all []capacity.Trial
+	for point, w := range []worked{
+		{trials(59, time.Second, 0), [4]capacity.Class{undecided, undecided, undecided, undecided}},
+		{trials(1, time.Second, 0.01), [4]capacity.Class{upper, undecided, undecided, undecided}},
+		{trials(59, time.Second, 0.01), [4]capacity.Class{upper, undecided, undecided, upper}},
+		{trials(1, time.Second, 0), [4]capacity.Class{upper, undecided, lower, upper}},
+		{trials(1, 60*time.Second, 0.001), [4]capacity.Class{upper, undecided, lower, upper}},
+		{trials(1, 60*time.Second, 0), [4]capacity.Class{upper, lower, lower, upper}},
+	} {
+		all = append(all, w.trials...)
+		for number, g := range goals {
+			if got := g.Classify(number, all); got != w.want[number] {
+				t.Errorf("point %d, %s: %s, want %s", point+1, g.Name, got, w.want[number])
+			}
+		}
+	}
+	for number, want := range map[int]float64{1: 1e6, 2: 1e6, 3: 999_000} { // the appendix has none for the first goal
+		if got := goals[number].Conditional(number, 1e6, all); math.Abs(got-want) > 1e-3 {
+			t.Errorf("%s: conditional throughput %v, want %v", goals[number].Name, got, want)
+		}
+	}
+}
+
+// TestClassifyBoundaries: the rules of RFC 9971 where two classes meet, each worked out beside the case. Full-length trials take a second, short ones 200 ms.
+func TestClassifyBoundaries(t *testing.T) {
+	const full, short = time.Second, 200 * time.Millisecond
+	type trials []struct {
+		n    int
+		d    time.Duration
+		loss float64
+	}
+	for _, c := range []struct {
+		name   string
+		sum    time.Duration
+		exceed float64
+		trials trials
+		want   capacity.Class
+	}{
+		{"pessimistic 2 of 4 s: not above a half", 4 * time.Second, 0.5, trials{{2, full, 0}}, capacity.Lower},
+		{"optimistic 2 of 4 s: not above a half, so one more decides", 4 * time.Second, 0.5, trials{{2, full, 1}}, capacity.Undecided},
+		{"at the loss ratio is low loss", 2 * time.Second, 0.5, trials{{1, full, 0.01}}, capacity.Lower},
+		{"exceed 0: one high loss decides", 10 * time.Second, 0, trials{{9, full, 0}, {1, full, 1}}, capacity.Upper},
+		{"exceed 0: a short one as well, since nothing balances it", 10 * time.Second, 0, trials{{9, full, 0}, {50, short, 0}, {1, short, 1}}, capacity.Upper},
+		{"exceed 0: all of the sum has to be kept", 10 * time.Second, 0, trials{{9, full, 0}}, capacity.Undecided},
+		{"exceed 0.2: 5 short good ones balance 0.25 s, so 0.15 s of 0.4 s count; the rest may be good", 4 * time.Second, 0.2, trials{{3, full, 0}, {5, short, 0}, {2, short, 1}}, capacity.Undecided},
+		{"exceed 0.2: 1 s of 4 s is above", 4 * time.Second, 0.2, trials{{3, full, 0}, {5, short, 1}}, capacity.Upper},
+		{"exceed 0.2: 1 s of 5 s is not above: sums beyond the goal's widen the whole", 4 * time.Second, 0.2, trials{{4, full, 0}, {1, full, 1}}, capacity.Lower},
+		{"exceed 0.9: 2 s of 2 s are above", 2 * time.Second, 0.9, trials{{10, short, 1}}, capacity.Upper},
+		{"short good ones beyond need do not become a credit", 4 * time.Second, 0.5, trials{{1000, short, 0}, {3, full, 1}}, capacity.Upper},
+		{"a long one counts with its whole length", 4 * time.Second, 0.5, trials{{1, 30 * time.Second, 0}}, capacity.Lower},
+		{"an upper bound is undone by good trials of another goal", 4 * time.Second, 0.5, trials{{3, full, 1}, {1, 3 * time.Second, 0}}, capacity.Lower},
+		{"and by short ones", 4 * time.Second, 0.5, trials{{2, full, 1}, {3, short, 1}, {3, short, 0}}, capacity.Undecided},
+	} {
+		g := capacity.Goal{Name: "g", LossRatio: 0.01, FinalDuration: full, DurationSum: c.sum, ExceedRatio: c.exceed}
+		var list []capacity.Trial
+		for _, tr := range c.trials {
+			for range tr.n {
+				list = append(list, capacity.Trial{Duration: tr.d, Loss: []float64{tr.loss}})
+			}
+		}
+		if got := g.Classify(0, list); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// TestClassifyProperties: what RFC 9971 says of every set of trials: full-length ones of the duration sum always decide (Section 5.4), more loss never makes a rate better, and
+// at a lower bound the conditional throughput is that of a trial which kept the goal (Section 6.2.1).
+func TestClassifyProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := goal(0.01)
+		g.ExceedRatio = rapid.SampledFrom([]float64{0, 0.1, 0.2, 1.0 / 3, 0.5, 0.7}).Draw(t, "exceed")
+		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) capacity.Trial {
+			return capacity.Trial{
+				Duration: time.Duration(rapid.SampledFrom([]int{200, 300, 1000, 1700}).Draw(t, "ms")) * time.Millisecond,
+				Loss:     []float64{rapid.SampledFrom([]float64{0, 0.005, 0.01, 0.02, 1}).Draw(t, "loss")},
+			}
+		}), 1, 40).Draw(t, "trials")
+		class := g.Classify(0, list)
+		var full time.Duration
+		for _, tr := range list {
+			if tr.Duration >= g.FinalDuration {
+				full += tr.Duration
+			}
+		}
+		if full >= g.DurationSum && class == capacity.Undecided {
+			t.Fatalf("undecided after %v of full-length trials", full)
+		}
+		if got := g.Conditional(0, 1000, list); class == capacity.Lower && (got < 1000*(1-g.LossRatio) || got > 1000) {
+			t.Fatalf("conditional throughput %v at a lower bound", got)
+		}
+		worse := slices.Clone(list)
+		worse[rapid.IntRange(0, len(list)-1).Draw(t, "which")].Loss = []float64{1}
+		rank := map[capacity.Class]int{capacity.Upper: 0, capacity.Undecided: 1, capacity.Lower: 2}
+		if got := g.Classify(0, worse); rank[got] > rank[class] {
+			t.Fatalf("%s, and with more loss %s", class, got)
+		}
+	})
 }
 
 // system loses more the nearer it comes to its capacity, by goal: goal i may lose losses[i], which it does at capacities[i].

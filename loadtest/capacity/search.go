@@ -13,9 +13,9 @@ import (
 type Config struct {
 	Goals []Goal  // at least one
 	Min   float64 // lowest rate that is tried, above 0
-	Max   float64 // highest
+	Max   float64 // highest: the RFC's Max Load, as Min is its Min Load
 	Start float64 // first rate, from Min to Max
-	Width float64 // how near the bounds have to come: upper / lower - 1, above 0
+	Width float64 // Goal Width (RFC 9971, Section 4.6.5), relative: how near the bounds have to come, upper / lower - 1, above 0
 
 	// MaxTrials bounds the search; what is not known then is said.
 	MaxTrials int
@@ -30,12 +30,12 @@ const mostBeyond = 2
 // Measure runs one trial at a rate for the goal with the number, though it tells the loss of all. Its errors end the search, but for ErrBeyond.
 type Measure func(ctx context.Context, number int, rate float64, duration time.Duration) (Trial, error)
 
-// Result is what is known for a goal.
+// Result is what is known for a goal. It is a Regular Goal Result of RFC 9971 where Limit is empty: both bounds exist and are no further apart than the width.
 type Result struct {
 	Goal        Goal
 	Lower       float64 // highest rate at which it is kept below all at which it is not; 0 = none
 	Upper       float64 // lowest rate at which it is not kept; 0 = none was reached
-	Conditional float64 // throughput at Lower
+	Conditional float64 // throughput at Lower; what the RFC recommends for comparisons
 	Limit       string  // why the bounds are not as near as asked for: "", "tester", "maximum", "minimum", "trials", "interrupted"
 	Trials      int     // of the whole search that were at rates up to Upper
 }
@@ -91,8 +91,8 @@ func (s *search) rates() []float64 {
 	return list
 }
 
-// bounds are the relevant ones: the lowest upper bound, and the highest lower bound below it. A rate above an upper bound that looks good again
-// is not believed.
+// bounds are the relevant ones (RFC 9971, Sections 4.8.1 and 4.8.2): the lowest upper bound, and the highest lower bound below it. A rate above an upper bound
+// that looks good again (loss inversion) is not believed (Section 5.3.3).
 func (s *search) bounds(number int) (lower, upper float64) {
 	for _, rate := range s.rates() {
 		switch s.config.Goals[number].Classify(number, s.trials[rate]) {
@@ -193,7 +193,7 @@ func (s *search) result(number int) Result {
 	r := Result{Goal: g, Limit: s.limits[number]}
 	r.Lower, r.Upper = s.bounds(number)
 	if r.Lower > 0 {
-		r.Conditional = g.conditional(number, r.Lower, s.trials[r.Lower])
+		r.Conditional = g.Conditional(number, r.Lower, s.trials[r.Lower])
 	}
 	for rate, trials := range s.trials {
 		if r.Upper == 0 || rate <= r.Upper {
