@@ -135,14 +135,13 @@ func (j *judge) load(cell Cell, out Outcome) {
 		return
 	}
 	if cell.Requests == 0 && out.Seconds > 0 {
-		under := out.Busy.Seconds() / out.Seconds
-		residual := 1 - under/float64(cell.Clients)
+		residual := littleResidual(cell, out)
 		hint := ""
 		if mean := out.Busy.Seconds() / float64(offered); mean > out.Seconds/longInterval {
 			hint = fmt.Sprintf("; with a mean response of %.2g s the interval of %.2g s is too short: measure longer", mean, out.Seconds)
 		}
 		j.between(math.Abs(residual), suspectLittle, invalidLittle,
-			"Little's law: %.1f requests were under way on average, not %d (residual %.0f %%)%s", under, cell.Clients, 100*residual, hint)
+			"Little's law: %.1f requests were under way on average, not %d (residual %.0f %%)%s", out.Busy.Seconds()/out.Seconds, cell.Clients, 100*residual, hint)
 	}
 }
 
@@ -206,16 +205,10 @@ func (j *judge) machine(cell Cell, out Outcome) {
 	if !plan.Pinned {
 		j.say(&j.suspect, "%s", cmp.Or(plan.Note, "not pinned: server and clients may share cores"))
 	}
-	var steal, foreign shares
-	for _, side := range sides(plan, out) {
-		if total := side.cores.Total(); total > 0 && total < leastCoreTime {
-			j.say(&j.suspect, "too short to tell what else ran on the cores: the kernel counts their time in steps of 10 ms")
-			return
-		}
-		if total := float64(side.cores.Total()); total > 0 {
-			steal.add(side.name, float64(side.cores.Steal)/total)
-			foreign.add(side.name, float64(side.cores.Busy-side.own)/total)
-		}
+	steal, foreign, ok := taken(plan, out)
+	if !ok {
+		j.say(&j.suspect, "too short to tell what else ran on the cores: the kernel counts their time in steps of 10 ms")
+		return
 	}
 	among := ""
 	if plan.Beside {
@@ -223,6 +216,21 @@ func (j *judge) machine(cell Cell, out Outcome) {
 	}
 	j.between(steal.most, suspectSteal, invalidSteal, "the hypervisor took %s of the cores", steal.text)
 	j.between(foreign.most, suspectForeign, math.Inf(1), "other processes used %s of the cores%s", foreign.text, among)
+}
+
+// taken is what the hypervisor and other processes had of the cores; not ok where the interval is too short to tell.
+func taken(plan machine.Plan, out Outcome) (steal, foreign shares, ok bool) {
+	for _, side := range sides(plan, out) {
+		total := side.cores.Total()
+		if total > 0 && total < leastCoreTime {
+			return shares{}, shares{}, false
+		}
+		if total > 0 {
+			steal.add(side.name, float64(side.cores.Steal)/float64(total))
+			foreign.add(side.name, float64(side.cores.Busy-side.own)/float64(total))
+		}
+	}
+	return steal, foreign, true
 }
 
 // side is a set of cores, what was done on them and what of it was the measured pair's own work.
@@ -266,15 +274,11 @@ func (s *shares) add(name string, share float64) {
 
 // tester: is it the tester that was measured?
 func (j *judge) tester(out Outcome) {
-	lag, response := out.Lag.At(stats.P99), out.Response.At(stats.P99)
-	if lag.State == stats.Known && response.State == stats.Known && lag.Duration > lagFloor {
-		share := float64(lag.Duration) / float64(response.Duration)
-		j.between(share, suspectLag, invalidLag, "the tester's own lag has a p99 of %v, %.0f %% of the response time's", lag.Duration.Round(time.Microsecond), 100*share)
+	if share := lagShare(out); out.Lag.At(stats.P99).Duration > lagFloor {
+		j.between(share, suspectLag, invalidLag, "the tester's own lag has a p99 of %v, %.0f %% of the response time's", out.Lag.At(stats.P99).Duration.Round(time.Microsecond), 100*share)
 	}
-	if out.ClientUse.At > 0 {
-		gc := float64(out.ClientUse.GCPause) / float64(out.ClientUse.At)
-		j.between(gc, suspectGC, math.Inf(1), "the tester's garbage collector stopped it for %.1f %% of the time", 100*gc)
-	}
+	gc := gcShare(out)
+	j.between(gc, suspectGC, math.Inf(1), "the tester's garbage collector stopped it for %.1f %% of the time", 100*gc)
 }
 
 // steady: did the response times stay where they were?
@@ -302,8 +306,54 @@ func CouldNotOffer(out Outcome) bool {
 // Lagged says whether the response times tell of the tester rather than of the server, by the threshold of INVALID. They are an upper bound all the same: the
 // lag is part of them.
 func Lagged(out Outcome) bool {
+	return out.Lag.At(stats.P99).Duration > lagFloor && lagShare(out) >= invalidLag
+}
+
+// Checks are the quantities that the verdict holds against its thresholds, as shares; 0 where a cell does not have one, or it cannot be told.
+type Checks struct {
+	Lag     float64 `json:"lag"`     // p99 of the tester's own lag by the p99 of the response time, also where the lag is too small to count
+	Steal   float64 `json:"steal"`   // of the time of a side's cores, the greater one
+	Foreign float64 `json:"foreign"` // other processes, the same
+	GC      float64 `json:"gc"`      // of the interval that the tester's collector stopped it for
+	Little  float64 `json:"little"`  // residual of Little's law, with its sign; closed loop
+	Drift   float64 `json:"drift"`   // greatest sure change of p50 or p99 over the interval, with its sign
+}
+
+// Check returns them.
+func Check(cell Cell, out Outcome) Checks {
+	c := Checks{Lag: lagShare(out), GC: gcShare(out)}
+	if steal, foreign, ok := taken(cell.Plan, out); ok {
+		c.Steal, c.Foreign = steal.most, foreign.most
+	}
+	if cell.Open == nil && out.Seconds > 0 {
+		c.Little = littleResidual(cell, out)
+	}
+	for _, t := range out.Trends {
+		if math.Abs(t.Z) >= sureDrift && math.Abs(t.Change) > math.Abs(c.Drift) {
+			c.Drift = t.Change
+		}
+	}
+	return c
+}
+
+func lagShare(out Outcome) float64 {
 	lag, response := out.Lag.At(stats.P99), out.Response.At(stats.P99)
-	return lag.State == stats.Known && response.State == stats.Known && lag.Duration > lagFloor && float64(lag.Duration) >= invalidLag*float64(response.Duration)
+	if lag.State != stats.Known || response.State != stats.Known || response.Duration == 0 {
+		return 0
+	}
+	return float64(lag.Duration) / float64(response.Duration)
+}
+
+func gcShare(out Outcome) float64 {
+	if out.ClientUse.At <= 0 {
+		return 0
+	}
+	return float64(out.ClientUse.GCPause) / float64(out.ClientUse.At)
+}
+
+// littleResidual is the share of the clients that, on average, had no request under way.
+func littleResidual(cell Cell, out Outcome) float64 {
+	return 1 - out.Busy.Seconds()/out.Seconds/float64(cell.Clients)
 }
 
 // saturated is the share of its cores from which a side counts as bound by them: what is left is about what the kernel's own work and the
