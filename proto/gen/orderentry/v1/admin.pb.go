@@ -1036,6 +1036,425 @@ func (x *GetStatusResponse) GetIdsCapacity() uint64 {
 	return 0
 }
 
+// Asks for the counters.
+type GetCountersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCountersRequest) Reset() {
+	*x = GetCountersRequest{}
+	mi := &file_orderentry_v1_admin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCountersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCountersRequest) ProtoMessage() {}
+
+func (x *GetCountersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_orderentry_v1_admin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCountersRequest.ProtoReflect.Descriptor instead.
+func (*GetCountersRequest) Descriptor() ([]byte, []int) {
+	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{17}
+}
+
+// What the process has used, and what its transports count.
+type GetCountersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the process started, in nanoseconds since 1970. Readings of two starts have nothing in common.
+	StartedNs uint64 `protobuf:"fixed64,1,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
+	// Time since then on the process's monotonic clock, in nanoseconds, when the counters were read.
+	UptimeNs uint64 `protobuf:"varint,2,opt,name=uptime_ns,json=uptimeNs,proto3" json:"uptime_ns,omitempty"`
+	// Goroutines that may run at the same time (GOMAXPROCS).
+	Gomaxprocs uint32 `protobuf:"varint,3,opt,name=gomaxprocs,proto3" json:"gomaxprocs,omitempty"`
+	// Of the process.
+	Process *ProcessCounters `protobuf:"bytes,4,opt,name=process,proto3" json:"process,omitempty"`
+	// Of the transports that count, each transport's together; at most 1,000.
+	TransportMetrics []*TransportMetric `protobuf:"bytes,5,rep,name=transport_metrics,json=transportMetrics,proto3" json:"transport_metrics,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *GetCountersResponse) Reset() {
+	*x = GetCountersResponse{}
+	mi := &file_orderentry_v1_admin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCountersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCountersResponse) ProtoMessage() {}
+
+func (x *GetCountersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_orderentry_v1_admin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCountersResponse.ProtoReflect.Descriptor instead.
+func (*GetCountersResponse) Descriptor() ([]byte, []int) {
+	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *GetCountersResponse) GetStartedNs() uint64 {
+	if x != nil {
+		return x.StartedNs
+	}
+	return 0
+}
+
+func (x *GetCountersResponse) GetUptimeNs() uint64 {
+	if x != nil {
+		return x.UptimeNs
+	}
+	return 0
+}
+
+func (x *GetCountersResponse) GetGomaxprocs() uint32 {
+	if x != nil {
+		return x.Gomaxprocs
+	}
+	return 0
+}
+
+func (x *GetCountersResponse) GetProcess() *ProcessCounters {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
+func (x *GetCountersResponse) GetTransportMetrics() []*TransportMetric {
+	if x != nil {
+		return x.TransportMetrics
+	}
+	return nil
+}
+
+// What the process has used since it started. What the system does not tell is left out.
+type ProcessCounters struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// CPU time in user mode, in nanoseconds.
+	UserCpuNs *uint64 `protobuf:"varint,1,opt,name=user_cpu_ns,json=userCpuNs,proto3,oneof" json:"user_cpu_ns,omitempty"`
+	// CPU time in the kernel, in nanoseconds.
+	SystemCpuNs *uint64 `protobuf:"varint,2,opt,name=system_cpu_ns,json=systemCpuNs,proto3,oneof" json:"system_cpu_ns,omitempty"`
+	// Times a thread gave its core up: it waited for a socket, a disk, a lock.
+	VoluntarySwitches *uint64 `protobuf:"varint,3,opt,name=voluntary_switches,json=voluntarySwitches,proto3,oneof" json:"voluntary_switches,omitempty"`
+	// Times a thread's core was taken away.
+	InvoluntarySwitches *uint64 `protobuf:"varint,4,opt,name=involuntary_switches,json=involuntarySwitches,proto3,oneof" json:"involuntary_switches,omitempty"`
+	// Pages mapped without reading a disk.
+	MinorFaults *uint64 `protobuf:"varint,5,opt,name=minor_faults,json=minorFaults,proto3,oneof" json:"minor_faults,omitempty"`
+	// Pages read from a disk.
+	MajorFaults *uint64 `protobuf:"varint,6,opt,name=major_faults,json=majorFaults,proto3,oneof" json:"major_faults,omitempty"`
+	// Greatest resident memory since the start.
+	PeakResidentBytes *uint64 `protobuf:"varint,7,opt,name=peak_resident_bytes,json=peakResidentBytes,proto3,oneof" json:"peak_resident_bytes,omitempty"`
+	// Bytes allocated on the heap.
+	AllocatedBytes uint64 `protobuf:"varint,8,opt,name=allocated_bytes,json=allocatedBytes,proto3" json:"allocated_bytes,omitempty"`
+	// Objects allocated on the heap.
+	AllocatedObjects uint64 `protobuf:"varint,9,opt,name=allocated_objects,json=allocatedObjects,proto3" json:"allocated_objects,omitempty"`
+	// Collections of the heap that have ended.
+	GcCycles uint64 `protobuf:"varint,10,opt,name=gc_cycles,json=gcCycles,proto3" json:"gc_cycles,omitempty"`
+	// Sum of the times when the collector stopped the program, in nanoseconds.
+	GcPauseNs uint64 `protobuf:"varint,11,opt,name=gc_pause_ns,json=gcPauseNs,proto3" json:"gc_pause_ns,omitempty"`
+	// Sum of the times that goroutines waited for a mutex, in nanoseconds.
+	MutexWaitNs uint64 `protobuf:"varint,12,opt,name=mutex_wait_ns,json=mutexWaitNs,proto3" json:"mutex_wait_ns,omitempty"`
+	// Times that goroutines were ready to run until they ran, as the runtime samples them; buckets without a time are left out. At most 1,000.
+	SchedulerLatency []*LatencyBucket `protobuf:"bytes,13,rep,name=scheduler_latency,json=schedulerLatency,proto3" json:"scheduler_latency,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *ProcessCounters) Reset() {
+	*x = ProcessCounters{}
+	mi := &file_orderentry_v1_admin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessCounters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessCounters) ProtoMessage() {}
+
+func (x *ProcessCounters) ProtoReflect() protoreflect.Message {
+	mi := &file_orderentry_v1_admin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessCounters.ProtoReflect.Descriptor instead.
+func (*ProcessCounters) Descriptor() ([]byte, []int) {
+	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ProcessCounters) GetUserCpuNs() uint64 {
+	if x != nil && x.UserCpuNs != nil {
+		return *x.UserCpuNs
+	}
+	return 0
+}
+
+func (x *ProcessCounters) GetSystemCpuNs() uint64 {
+	if x != nil && x.SystemCpuNs != nil {
+		return *x.SystemCpuNs
+	}
+	return 0
+}
+
+func (x *ProcessCounters) GetVoluntarySwitches() uint64 {
+	if x != nil && x.VoluntarySwitches != nil {
+		return *x.VoluntarySwitches
+	}
+	return 0
+}
+
+func (x *ProcessCounters) GetInvoluntarySwitches() uint64 {
+	if x != nil && x.InvoluntarySwitches != nil {
+		return *x.InvoluntarySwitches
+	}
+	return 0
+}
+
+func (x *ProcessCounters) GetMinorFaults() uint64 {
+	if x != nil && x.MinorFaults != nil {
+		return *x.MinorFaults
+	}
+	return 0
+}
+
+func (x *ProcessCounters) GetMajorFaults() uint64 {
+	if x != nil && x.MajorFaults != nil {
+		return *x.MajorFaults
+	}
+	return 0
+}
+
+func (x *ProcessCounters) GetPeakResidentBytes() uint64 {
+	if x != nil && x.PeakResidentBytes != nil {
+		return *x.PeakResidentBytes
+	}
+	return 0
+}
+
+func (x *ProcessCounters) GetAllocatedBytes() uint64 {
+	if x != nil {
+		return x.AllocatedBytes
+	}
+	return 0
+}
+
+func (x *ProcessCounters) GetAllocatedObjects() uint64 {
+	if x != nil {
+		return x.AllocatedObjects
+	}
+	return 0
+}
+
+func (x *ProcessCounters) GetGcCycles() uint64 {
+	if x != nil {
+		return x.GcCycles
+	}
+	return 0
+}
+
+func (x *ProcessCounters) GetGcPauseNs() uint64 {
+	if x != nil {
+		return x.GcPauseNs
+	}
+	return 0
+}
+
+func (x *ProcessCounters) GetMutexWaitNs() uint64 {
+	if x != nil {
+		return x.MutexWaitNs
+	}
+	return 0
+}
+
+func (x *ProcessCounters) GetSchedulerLatency() []*LatencyBucket {
+	if x != nil {
+		return x.SchedulerLatency
+	}
+	return nil
+}
+
+// Times of one range.
+type LatencyBucket struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Least time, in nanoseconds.
+	FromNs uint64 `protobuf:"varint,1,opt,name=from_ns,json=fromNs,proto3" json:"from_ns,omitempty"`
+	// The range ends before this time, in nanoseconds; 2^63-1 = it does not end.
+	UntilNs uint64 `protobuf:"varint,2,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"`
+	// Times in it.
+	Count         uint64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LatencyBucket) Reset() {
+	*x = LatencyBucket{}
+	mi := &file_orderentry_v1_admin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LatencyBucket) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LatencyBucket) ProtoMessage() {}
+
+func (x *LatencyBucket) ProtoReflect() protoreflect.Message {
+	mi := &file_orderentry_v1_admin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LatencyBucket.ProtoReflect.Descriptor instead.
+func (*LatencyBucket) Descriptor() ([]byte, []int) {
+	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *LatencyBucket) GetFromNs() uint64 {
+	if x != nil {
+		return x.FromNs
+	}
+	return 0
+}
+
+func (x *LatencyBucket) GetUntilNs() uint64 {
+	if x != nil {
+		return x.UntilNs
+	}
+	return 0
+}
+
+func (x *LatencyBucket) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// One figure of a transport.
+type TransportMetric struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The transport.
+	Transport string `protobuf:"bytes,1,opt,name=transport,proto3" json:"transport,omitempty"`
+	// Snake case with the unit at the end.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// One sentence.
+	Help string `protobuf:"bytes,3,opt,name=help,proto3" json:"help,omitempty"`
+	// True: it grows only. False: it is a state.
+	Counter bool `protobuf:"varint,4,opt,name=counter,proto3" json:"counter,omitempty"`
+	// The present value.
+	Value         float64 `protobuf:"fixed64,5,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransportMetric) Reset() {
+	*x = TransportMetric{}
+	mi := &file_orderentry_v1_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransportMetric) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransportMetric) ProtoMessage() {}
+
+func (x *TransportMetric) ProtoReflect() protoreflect.Message {
+	mi := &file_orderentry_v1_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransportMetric.ProtoReflect.Descriptor instead.
+func (*TransportMetric) Descriptor() ([]byte, []int) {
+	return file_orderentry_v1_admin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *TransportMetric) GetTransport() string {
+	if x != nil {
+		return x.Transport
+	}
+	return ""
+}
+
+func (x *TransportMetric) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TransportMetric) GetHelp() string {
+	if x != nil {
+		return x.Help
+	}
+	return ""
+}
+
+func (x *TransportMetric) GetCounter() bool {
+	if x != nil {
+		return x.Counter
+	}
+	return false
+}
+
+func (x *TransportMetric) GetValue() float64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
 var File_orderentry_v1_admin_proto protoreflect.FileDescriptor
 
 const file_orderentry_v1_admin_proto_rawDesc = "" +
@@ -1101,7 +1520,49 @@ const file_orderentry_v1_admin_proto_rawDesc = "" +
 	"\vopen_orders\x18\x06 \x01(\x04R\n" +
 	"openOrders\x12\x19\n" +
 	"\bids_used\x18\a \x01(\x04R\aidsUsed\x12!\n" +
-	"\fids_capacity\x18\b \x01(\x04R\vidsCapacity2\xbe\x04\n" +
+	"\fids_capacity\x18\b \x01(\x04R\vidsCapacity\"\x14\n" +
+	"\x12GetCountersRequest\"\xf8\x01\n" +
+	"\x13GetCountersResponse\x12\x1d\n" +
+	"\n" +
+	"started_ns\x18\x01 \x01(\x06R\tstartedNs\x12\x1b\n" +
+	"\tuptime_ns\x18\x02 \x01(\x04R\buptimeNs\x12\x1e\n" +
+	"\n" +
+	"gomaxprocs\x18\x03 \x01(\rR\n" +
+	"gomaxprocs\x128\n" +
+	"\aprocess\x18\x04 \x01(\v2\x1e.orderentry.v1.ProcessCountersR\aprocess\x12K\n" +
+	"\x11transport_metrics\x18\x05 \x03(\v2\x1e.orderentry.v1.TransportMetricR\x10transportMetrics\"\xde\x05\n" +
+	"\x0fProcessCounters\x12#\n" +
+	"\vuser_cpu_ns\x18\x01 \x01(\x04H\x00R\tuserCpuNs\x88\x01\x01\x12'\n" +
+	"\rsystem_cpu_ns\x18\x02 \x01(\x04H\x01R\vsystemCpuNs\x88\x01\x01\x122\n" +
+	"\x12voluntary_switches\x18\x03 \x01(\x04H\x02R\x11voluntarySwitches\x88\x01\x01\x126\n" +
+	"\x14involuntary_switches\x18\x04 \x01(\x04H\x03R\x13involuntarySwitches\x88\x01\x01\x12&\n" +
+	"\fminor_faults\x18\x05 \x01(\x04H\x04R\vminorFaults\x88\x01\x01\x12&\n" +
+	"\fmajor_faults\x18\x06 \x01(\x04H\x05R\vmajorFaults\x88\x01\x01\x123\n" +
+	"\x13peak_resident_bytes\x18\a \x01(\x04H\x06R\x11peakResidentBytes\x88\x01\x01\x12'\n" +
+	"\x0fallocated_bytes\x18\b \x01(\x04R\x0eallocatedBytes\x12+\n" +
+	"\x11allocated_objects\x18\t \x01(\x04R\x10allocatedObjects\x12\x1b\n" +
+	"\tgc_cycles\x18\n" +
+	" \x01(\x04R\bgcCycles\x12\x1e\n" +
+	"\vgc_pause_ns\x18\v \x01(\x04R\tgcPauseNs\x12\"\n" +
+	"\rmutex_wait_ns\x18\f \x01(\x04R\vmutexWaitNs\x12I\n" +
+	"\x11scheduler_latency\x18\r \x03(\v2\x1c.orderentry.v1.LatencyBucketR\x10schedulerLatencyB\x0e\n" +
+	"\f_user_cpu_nsB\x10\n" +
+	"\x0e_system_cpu_nsB\x15\n" +
+	"\x13_voluntary_switchesB\x17\n" +
+	"\x15_involuntary_switchesB\x0f\n" +
+	"\r_minor_faultsB\x0f\n" +
+	"\r_major_faultsB\x16\n" +
+	"\x14_peak_resident_bytes\"Y\n" +
+	"\rLatencyBucket\x12\x17\n" +
+	"\afrom_ns\x18\x01 \x01(\x04R\x06fromNs\x12\x19\n" +
+	"\buntil_ns\x18\x02 \x01(\x04R\auntilNs\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x04R\x05count\"\x87\x01\n" +
+	"\x0fTransportMetric\x12\x1c\n" +
+	"\ttransport\x18\x01 \x01(\tR\ttransport\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04help\x18\x03 \x01(\tR\x04help\x12\x18\n" +
+	"\acounter\x18\x04 \x01(\bR\acounter\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\x01R\x05value2\x94\x05\n" +
 	"\fAdminService\x12Z\n" +
 	"\rSetKillSwitch\x12#.orderentry.v1.SetKillSwitchRequest\x1a$.orderentry.v1.SetKillSwitchResponse\x12N\n" +
 	"\tSetLimits\x12\x1f.orderentry.v1.SetLimitsRequest\x1a .orderentry.v1.SetLimitsResponse\x12N\n" +
@@ -1109,7 +1570,8 @@ const file_orderentry_v1_admin_proto_rawDesc = "" +
 	"\vGetExposure\x12!.orderentry.v1.GetExposureRequest\x1a\".orderentry.v1.GetExposureResponse\x12E\n" +
 	"\x06EndDay\x12\x1c.orderentry.v1.EndDayRequest\x1a\x1d.orderentry.v1.EndDayResponse\x12E\n" +
 	"\x06Reload\x12\x1c.orderentry.v1.ReloadRequest\x1a\x1d.orderentry.v1.ReloadResponse\x12N\n" +
-	"\tGetStatus\x12\x1f.orderentry.v1.GetStatusRequest\x1a .orderentry.v1.GetStatusResponseB/Z-tailgate/proto/gen/orderentry/v1;orderentryv1b\x06proto3"
+	"\tGetStatus\x12\x1f.orderentry.v1.GetStatusRequest\x1a .orderentry.v1.GetStatusResponse\x12T\n" +
+	"\vGetCounters\x12!.orderentry.v1.GetCountersRequest\x1a\".orderentry.v1.GetCountersResponseB/Z-tailgate/proto/gen/orderentry/v1;orderentryv1b\x06proto3"
 
 var (
 	file_orderentry_v1_admin_proto_rawDescOnce sync.Once
@@ -1123,7 +1585,7 @@ func file_orderentry_v1_admin_proto_rawDescGZIP() []byte {
 	return file_orderentry_v1_admin_proto_rawDescData
 }
 
-var file_orderentry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_orderentry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_orderentry_v1_admin_proto_goTypes = []any{
 	(*Scope)(nil),                 // 0: orderentry.v1.Scope
 	(*Limits)(nil),                // 1: orderentry.v1.Limits
@@ -1142,6 +1604,11 @@ var file_orderentry_v1_admin_proto_goTypes = []any{
 	(*ReloadResponse)(nil),        // 14: orderentry.v1.ReloadResponse
 	(*GetStatusRequest)(nil),      // 15: orderentry.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),     // 16: orderentry.v1.GetStatusResponse
+	(*GetCountersRequest)(nil),    // 17: orderentry.v1.GetCountersRequest
+	(*GetCountersResponse)(nil),   // 18: orderentry.v1.GetCountersResponse
+	(*ProcessCounters)(nil),       // 19: orderentry.v1.ProcessCounters
+	(*LatencyBucket)(nil),         // 20: orderentry.v1.LatencyBucket
+	(*TransportMetric)(nil),       // 21: orderentry.v1.TransportMetric
 }
 var file_orderentry_v1_admin_proto_depIdxs = []int32{
 	0,  // 0: orderentry.v1.SetKillSwitchRequest.scope:type_name -> orderentry.v1.Scope
@@ -1152,25 +1619,30 @@ var file_orderentry_v1_admin_proto_depIdxs = []int32{
 	1,  // 5: orderentry.v1.GetLimitsResponse.limits:type_name -> orderentry.v1.Limits
 	0,  // 6: orderentry.v1.GetExposureRequest.scope:type_name -> orderentry.v1.Scope
 	9,  // 7: orderentry.v1.GetExposureResponse.positions:type_name -> orderentry.v1.Position
-	2,  // 8: orderentry.v1.AdminService.SetKillSwitch:input_type -> orderentry.v1.SetKillSwitchRequest
-	4,  // 9: orderentry.v1.AdminService.SetLimits:input_type -> orderentry.v1.SetLimitsRequest
-	6,  // 10: orderentry.v1.AdminService.GetLimits:input_type -> orderentry.v1.GetLimitsRequest
-	8,  // 11: orderentry.v1.AdminService.GetExposure:input_type -> orderentry.v1.GetExposureRequest
-	11, // 12: orderentry.v1.AdminService.EndDay:input_type -> orderentry.v1.EndDayRequest
-	13, // 13: orderentry.v1.AdminService.Reload:input_type -> orderentry.v1.ReloadRequest
-	15, // 14: orderentry.v1.AdminService.GetStatus:input_type -> orderentry.v1.GetStatusRequest
-	3,  // 15: orderentry.v1.AdminService.SetKillSwitch:output_type -> orderentry.v1.SetKillSwitchResponse
-	5,  // 16: orderentry.v1.AdminService.SetLimits:output_type -> orderentry.v1.SetLimitsResponse
-	7,  // 17: orderentry.v1.AdminService.GetLimits:output_type -> orderentry.v1.GetLimitsResponse
-	10, // 18: orderentry.v1.AdminService.GetExposure:output_type -> orderentry.v1.GetExposureResponse
-	12, // 19: orderentry.v1.AdminService.EndDay:output_type -> orderentry.v1.EndDayResponse
-	14, // 20: orderentry.v1.AdminService.Reload:output_type -> orderentry.v1.ReloadResponse
-	16, // 21: orderentry.v1.AdminService.GetStatus:output_type -> orderentry.v1.GetStatusResponse
-	15, // [15:22] is the sub-list for method output_type
-	8,  // [8:15] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	19, // 8: orderentry.v1.GetCountersResponse.process:type_name -> orderentry.v1.ProcessCounters
+	21, // 9: orderentry.v1.GetCountersResponse.transport_metrics:type_name -> orderentry.v1.TransportMetric
+	20, // 10: orderentry.v1.ProcessCounters.scheduler_latency:type_name -> orderentry.v1.LatencyBucket
+	2,  // 11: orderentry.v1.AdminService.SetKillSwitch:input_type -> orderentry.v1.SetKillSwitchRequest
+	4,  // 12: orderentry.v1.AdminService.SetLimits:input_type -> orderentry.v1.SetLimitsRequest
+	6,  // 13: orderentry.v1.AdminService.GetLimits:input_type -> orderentry.v1.GetLimitsRequest
+	8,  // 14: orderentry.v1.AdminService.GetExposure:input_type -> orderentry.v1.GetExposureRequest
+	11, // 15: orderentry.v1.AdminService.EndDay:input_type -> orderentry.v1.EndDayRequest
+	13, // 16: orderentry.v1.AdminService.Reload:input_type -> orderentry.v1.ReloadRequest
+	15, // 17: orderentry.v1.AdminService.GetStatus:input_type -> orderentry.v1.GetStatusRequest
+	17, // 18: orderentry.v1.AdminService.GetCounters:input_type -> orderentry.v1.GetCountersRequest
+	3,  // 19: orderentry.v1.AdminService.SetKillSwitch:output_type -> orderentry.v1.SetKillSwitchResponse
+	5,  // 20: orderentry.v1.AdminService.SetLimits:output_type -> orderentry.v1.SetLimitsResponse
+	7,  // 21: orderentry.v1.AdminService.GetLimits:output_type -> orderentry.v1.GetLimitsResponse
+	10, // 22: orderentry.v1.AdminService.GetExposure:output_type -> orderentry.v1.GetExposureResponse
+	12, // 23: orderentry.v1.AdminService.EndDay:output_type -> orderentry.v1.EndDayResponse
+	14, // 24: orderentry.v1.AdminService.Reload:output_type -> orderentry.v1.ReloadResponse
+	16, // 25: orderentry.v1.AdminService.GetStatus:output_type -> orderentry.v1.GetStatusResponse
+	18, // 26: orderentry.v1.AdminService.GetCounters:output_type -> orderentry.v1.GetCountersResponse
+	19, // [19:27] is the sub-list for method output_type
+	11, // [11:19] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_orderentry_v1_admin_proto_init() }
@@ -1182,13 +1654,14 @@ func file_orderentry_v1_admin_proto_init() {
 		(*Scope_Firm)(nil),
 		(*Scope_Account)(nil),
 	}
+	file_orderentry_v1_admin_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_orderentry_v1_admin_proto_rawDesc), len(file_orderentry_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,7 @@ const (
 	AdminService_EndDay_FullMethodName        = "/orderentry.v1.AdminService/EndDay"
 	AdminService_Reload_FullMethodName        = "/orderentry.v1.AdminService/Reload"
 	AdminService_GetStatus_FullMethodName     = "/orderentry.v1.AdminService/GetStatus"
+	AdminService_GetCounters_FullMethodName   = "/orderentry.v1.AdminService/GetCounters"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -50,6 +51,8 @@ type AdminServiceClient interface {
 	Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadResponse, error)
 	// Reads how the gateway is doing.
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
+	// Reads what the process has used since it started, and what its transports count. Two readings are subtracted.
+	GetCounters(ctx context.Context, in *GetCountersRequest, opts ...grpc.CallOption) (*GetCountersResponse, error)
 }
 
 type adminServiceClient struct {
@@ -130,6 +133,16 @@ func (c *adminServiceClient) GetStatus(ctx context.Context, in *GetStatusRequest
 	return out, nil
 }
 
+func (c *adminServiceClient) GetCounters(ctx context.Context, in *GetCountersRequest, opts ...grpc.CallOption) (*GetCountersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetCountersResponse)
+	err := c.cc.Invoke(ctx, AdminService_GetCounters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -150,6 +163,8 @@ type AdminServiceServer interface {
 	Reload(context.Context, *ReloadRequest) (*ReloadResponse, error)
 	// Reads how the gateway is doing.
 	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
+	// Reads what the process has used since it started, and what its transports count. Two readings are subtracted.
+	GetCounters(context.Context, *GetCountersRequest) (*GetCountersResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -180,6 +195,9 @@ func (UnimplementedAdminServiceServer) Reload(context.Context, *ReloadRequest) (
 }
 func (UnimplementedAdminServiceServer) GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStatus not implemented")
+}
+func (UnimplementedAdminServiceServer) GetCounters(context.Context, *GetCountersRequest) (*GetCountersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCounters not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -328,6 +346,24 @@ func _AdminService_GetStatus_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_GetCounters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetCountersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GetCounters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GetCounters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GetCounters(ctx, req.(*GetCountersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -362,6 +398,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetStatus",
 			Handler:    _AdminService_GetStatus_Handler,
+		},
+		{
+			MethodName: "GetCounters",
+			Handler:    _AdminService_GetCounters_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -51,6 +51,9 @@ const (
 	AdminServiceReloadProcedure = "/orderentry.v1.AdminService/Reload"
 	// AdminServiceGetStatusProcedure is the fully-qualified name of the AdminService's GetStatus RPC.
 	AdminServiceGetStatusProcedure = "/orderentry.v1.AdminService/GetStatus"
+	// AdminServiceGetCountersProcedure is the fully-qualified name of the AdminService's GetCounters
+	// RPC.
+	AdminServiceGetCountersProcedure = "/orderentry.v1.AdminService/GetCounters"
 )
 
 // AdminServiceClient is a client for the orderentry.v1.AdminService service.
@@ -69,6 +72,8 @@ type AdminServiceClient interface {
 	Reload(context.Context, *connect.Request[v1.ReloadRequest]) (*connect.Response[v1.ReloadResponse], error)
 	// Reads how the gateway is doing.
 	GetStatus(context.Context, *connect.Request[v1.GetStatusRequest]) (*connect.Response[v1.GetStatusResponse], error)
+	// Reads what the process has used since it started, and what its transports count. Two readings are subtracted.
+	GetCounters(context.Context, *connect.Request[v1.GetCountersRequest]) (*connect.Response[v1.GetCountersResponse], error)
 }
 
 // NewAdminServiceClient constructs a client for the orderentry.v1.AdminService service. By default,
@@ -124,6 +129,12 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(adminServiceMethods.ByName("GetStatus")),
 			connect.WithClientOptions(opts...),
 		),
+		getCounters: connect.NewClient[v1.GetCountersRequest, v1.GetCountersResponse](
+			httpClient,
+			baseURL+AdminServiceGetCountersProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("GetCounters")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -136,6 +147,7 @@ type adminServiceClient struct {
 	endDay        *connect.Client[v1.EndDayRequest, v1.EndDayResponse]
 	reload        *connect.Client[v1.ReloadRequest, v1.ReloadResponse]
 	getStatus     *connect.Client[v1.GetStatusRequest, v1.GetStatusResponse]
+	getCounters   *connect.Client[v1.GetCountersRequest, v1.GetCountersResponse]
 }
 
 // SetKillSwitch calls orderentry.v1.AdminService.SetKillSwitch.
@@ -173,6 +185,11 @@ func (c *adminServiceClient) GetStatus(ctx context.Context, req *connect.Request
 	return c.getStatus.CallUnary(ctx, req)
 }
 
+// GetCounters calls orderentry.v1.AdminService.GetCounters.
+func (c *adminServiceClient) GetCounters(ctx context.Context, req *connect.Request[v1.GetCountersRequest]) (*connect.Response[v1.GetCountersResponse], error) {
+	return c.getCounters.CallUnary(ctx, req)
+}
+
 // AdminServiceHandler is an implementation of the orderentry.v1.AdminService service.
 type AdminServiceHandler interface {
 	// Blocks entry for a firm or an account and cancels what rests, or lifts the block.
@@ -189,6 +206,8 @@ type AdminServiceHandler interface {
 	Reload(context.Context, *connect.Request[v1.ReloadRequest]) (*connect.Response[v1.ReloadResponse], error)
 	// Reads how the gateway is doing.
 	GetStatus(context.Context, *connect.Request[v1.GetStatusRequest]) (*connect.Response[v1.GetStatusResponse], error)
+	// Reads what the process has used since it started, and what its transports count. Two readings are subtracted.
+	GetCounters(context.Context, *connect.Request[v1.GetCountersRequest]) (*connect.Response[v1.GetCountersResponse], error)
 }
 
 // NewAdminServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -240,6 +259,12 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(adminServiceMethods.ByName("GetStatus")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceGetCountersHandler := connect.NewUnaryHandler(
+		AdminServiceGetCountersProcedure,
+		svc.GetCounters,
+		connect.WithSchema(adminServiceMethods.ByName("GetCounters")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/orderentry.v1.AdminService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AdminServiceSetKillSwitchProcedure:
@@ -256,6 +281,8 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceReloadHandler.ServeHTTP(w, r)
 		case AdminServiceGetStatusProcedure:
 			adminServiceGetStatusHandler.ServeHTTP(w, r)
+		case AdminServiceGetCountersProcedure:
+			adminServiceGetCountersHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -291,4 +318,8 @@ func (UnimplementedAdminServiceHandler) Reload(context.Context, *connect.Request
 
 func (UnimplementedAdminServiceHandler) GetStatus(context.Context, *connect.Request[v1.GetStatusRequest]) (*connect.Response[v1.GetStatusResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("orderentry.v1.AdminService.GetStatus is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) GetCounters(context.Context, *connect.Request[v1.GetCountersRequest]) (*connect.Response[v1.GetCountersResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("orderentry.v1.AdminService.GetCounters is not implemented"))
 }
