@@ -20,7 +20,7 @@ func (o *options) checkCalibrate() error {
 	if o.command != "calibrate" {
 		return nil
 	}
-	for _, name := range []string{"target", "slo", "cancel-share", "replace-share", "size-mix", "sync", "accounts", "rate"} {
+	for _, name := range []string{"target", "slo", "operation", "cancel-share", "replace-share", "size-mix", "sync", "accounts", "rate"} {
 		if o.given[name] {
 			return fmt.Errorf("--%s: not with calibrate, which measures transports and an echo without a gateway, in a closed loop", name)
 		}

@@ -26,6 +26,7 @@ type options struct {
 	Flow      string     `group:"What to measure" placeholder:"MODE" help:"Flow control, the same as SPEC:MODE: credit or none (tcp)."`
 	Engine    string     `group:"What to measure" placeholder:"NAME" help:"I/O engine, the same as SPEC:NAME: net (tcp)."`
 	Encoding  string     `group:"What to measure" placeholder:"NAME" help:"Encoding of the messages, the same as SPEC:NAME: protobuf or json (where the transport has it)."`
+	Operation string     `group:"What to measure" default:"submit-order" placeholder:"NAME" enum:"${operations}" help:"What every request is: submit-order, with cancels and replaces by their shares; get-book, ${levels} levels a side of the first instrument's book, which has no size. (${default})"`
 	Ack       string     `group:"What to measure" default:"full" placeholder:"DETAIL" enum:"full,minimal" help:"full: the answer repeats the order's tag, so it is as large; minimal: a small answer to every order. (${default})"`
 
 	InFlight    int     `group:"What to measure" name:"inflight" placeholder:"N" help:"Most requests in flight over all clients; the wait for a place counts into the response time. (no cap; in an open loop 16384, fewer above 16KB)"`
@@ -157,7 +158,10 @@ Exit status, the first that holds: 2, the command line is wrong; 1, a cell could
 func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 	var o options
 	status := -1
-	vars := kong.Vars{"specs": strings.Join(specs(), ", "), "slo": defaultSLO, "file": report.FileName}
+	vars := kong.Vars{
+		"specs": strings.Join(specs(), ", "), "slo": defaultSLO, "file": report.FileName,
+		"operations": strings.Join(workload.OperationNames(), ","), "levels": strconv.Itoa(workload.BookDepth),
+	}
 	parser, err := kong.New(&o, kong.Name("loadtest"), kong.Description(expand(description, vars)), vars,
 		kong.Writers(stdout, stderr), kong.Exit(func(code int) { status = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: report.Width}),
@@ -300,6 +304,9 @@ func (o *options) check() error {
 			return errors.New(c.say)
 		}
 	}
+	if err := o.checkOperation(); err != nil {
+		return err
+	}
 	if err := o.checkOpen(); err != nil {
 		return err
 	}
@@ -319,3 +326,19 @@ func (o *options) check() error {
 	}
 	return nil
 }
+
+// checkOperation refuses what says something about orders where none are sent.
+func (o *options) checkOperation() error {
+	if !o.reads() {
+		return nil
+	}
+	for _, name := range []string{"size", "sizes", "size-mix", "ack", "cancel-share", "replace-share"} {
+		if o.given[name] {
+			return fmt.Errorf("--%s: not with --operation %s, whose requests are all the same %d levels a side of one book: it is about orders", name, o.Operation, workload.BookDepth)
+		}
+	}
+	return nil
+}
+
+// reads tells a load without orders.
+func (o *options) reads() bool { return o.Operation == "get-book" }

@@ -59,17 +59,18 @@ type cell struct {
 
 // plan is a whole run, checked.
 type plan struct {
-	options  *options
-	cells    []cell
-	order    []int // in which they run
-	slos     []stats.SLO
-	duration time.Duration
-	extra    time.Duration // that a cell may go on for the samples of p99.9
-	tls      *tls.Config
-	cores    machine.Plan
-	keys     []string
-	pace     *pacer.Config    // of an open loop; nil in a closed one
-	mix      []workload.Share // of sizes; none = every cell has its size
+	options   *options
+	operation transports.Operation // of every request, cancels and replaces apart
+	cells     []cell
+	order     []int // in which they run
+	slos      []stats.SLO
+	duration  time.Duration
+	extra     time.Duration // that a cell may go on for the samples of p99.9
+	tls       *tls.Config
+	cores     machine.Plan
+	keys      []string
+	pace      *pacer.Config    // of an open loop; nil in a closed one
+	mix       []workload.Share // of sizes; none = every cell has its size
 }
 
 // plan checks the options and lays out the cells. Its errors are about the command line.
@@ -79,6 +80,9 @@ func (o *options) plan() (*plan, error) {
 	}
 	p := &plan{options: o, keys: o.Key}
 	var err error
+	if p.operation, err = workload.ParseOperation(o.Operation); err != nil {
+		return nil, fmt.Errorf("--operation: %w", err)
+	}
 	if p.slos, err = o.objectives(); err != nil {
 		return nil, err
 	}
@@ -157,7 +161,7 @@ func (p *plan) layOut() error {
 		texts = all.Names()
 		sizes, clients = orDefault(sizes, defaultSizes), orDefault(clients, defaultClients)
 	}
-	if len(p.mix) > 0 {
+	if len(p.mix) > 0 || o.reads() {
 		sizes = []byteSize{0}
 	}
 	if p.pace != nil && len(o.Clients) == 0 && o.command != "matrix" {
@@ -185,7 +189,7 @@ func (p *plan) layOut() error {
 		p.echoes(sizes, clients)
 		return nil
 	}
-	if o.Transport == "" && o.Target == "" && o.command != "capacity" && o.CancelShare+o.ReplShare == 0 && len(p.mix) == 0 {
+	if o.Transport == "" && o.Target == "" && o.command != "capacity" && !o.reads() && o.CancelShare+o.ReplShare == 0 && len(p.mix) == 0 {
 		// The floor is run where it is lowest, beside the smallest cell, since a multiple of it needs the same size and clients.
 		smallest := slices.MinFunc(p.cells, func(a, b cell) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.clients, b.clients)) })
 		p.cells = append(p.cells, cell{spec: all.Spec{Transport: floor.Transport()}, size: smallest.size, clients: smallest.clients, floor: true, peer: report.PeerEcho})
@@ -356,9 +360,9 @@ func (p *plan) runnerCell(c cell) runner.Cell {
 		},
 		Keys: p.keys, Clients: c.clients, Connections: o.Connections, InFlight: o.InFlight,
 		Flow: workload.Config{
-			Seed: o.Seed, Size: c.size, Mix: p.mix, Minimal: o.Ack == "minimal", CancelShare: o.CancelShare, ReplaceShare: o.ReplShare, EchoOnly: c.floor,
+			Operation: p.operation, Seed: o.Seed, Size: c.size, Mix: p.mix, Minimal: o.Ack == "minimal", CancelShare: o.CancelShare, ReplaceShare: o.ReplShare, EchoOnly: c.floor,
 		},
-		Duration: p.duration, Requests: o.Requests, Warmup: o.Warmup, Timeout: o.Timeout, Plan: p.cores, Open: p.openLoop(),
+		FillBook: o.Target == "", Duration: p.duration, Requests: o.Requests, Warmup: o.Warmup, Timeout: o.Timeout, Plan: p.cores, Open: p.openLoop(),
 	}
 	if p.extra > 0 {
 		rc.MinSamples, rc.MaxExtra = stats.P999.MinSamples(), p.extra
@@ -369,9 +373,12 @@ func (p *plan) runnerCell(c cell) runner.Cell {
 // reportCell describes the cell, before it is measured.
 func (p *plan) reportCell(c cell, order int) report.Cell {
 	rc := report.Cell{
-		Transport: c.spec.Transport.Name, Spec: c.spec.String(), Flow: c.spec.Flow, Engine: c.spec.Engine, Encoding: c.spec.Encoding, Ack: p.options.Ack,
+		Transport: c.spec.Transport.Name, Spec: c.spec.String(), Flow: c.spec.Flow, Engine: c.spec.Engine, Encoding: c.spec.Encoding, Operation: p.options.Operation, Ack: p.options.Ack,
 		Size: c.size, Clients: c.clients, InFlight: p.options.InFlight, Mode: "closed", Run: c.run, Order: order, Peer: c.peer,
 		Notes: map[string]int64{}, Intervals: map[string]report.Interval{}, Trends: []report.Trend{}, SLO: []report.Objective{}, Reasons: []string{},
+	}
+	if o := p.options; o.reads() {
+		rc.Ack = ""
 	}
 	for _, share := range p.mix {
 		rc.SizeMix = append(rc.SizeMix, report.Share{Size: share.Size, Weight: share.Weight})

@@ -77,12 +77,19 @@ func (m *metrics) family(name, kind, unit, help string) {
 }
 
 func (m *metrics) sample(name string, c *report.Cell, value float64, labels ...string) {
-	pairs := []string{"transport", c.Spec, "size", c.SizeName(), "clients", strconv.Itoa(c.Clients), "mode", c.Mode, "run", strconv.Itoa(c.Run)}
+	pairs := []string{"transport", c.Spec}
+	if c.Orders() {
+		pairs = append(pairs, "size", c.SizeName())
+	}
+	pairs = append(pairs, "clients", strconv.Itoa(c.Clients), "mode", c.Mode, "run", strconv.Itoa(c.Run))
 	if c.OfferedRate != nil {
 		pairs = append(pairs, "rate", strconv.FormatFloat(*c.OfferedRate, 'f', -1, 64), "arrivals", c.Arrivals)
 	}
 	if c.InFlight > 0 {
 		pairs = append(pairs, "inflight", strconv.Itoa(c.InFlight))
+	}
+	if c.Operation != "" {
+		pairs = append(pairs, "operation", c.Operation)
 	}
 	if c.Ack != "" {
 		pairs = append(pairs, "ack", c.Ack)

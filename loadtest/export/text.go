@@ -20,7 +20,7 @@ var csvFigures = []string{"mean", "min", "p50", "p90", "p95", "p99", "p99.9", "p
 func CSV(w io.Writer, r report.Run) error {
 	out := csv.NewWriter(w)
 	heading := []string{
-		"transport", "spec", "encoding", "ack", "size", "clients", "inflight", "mode", "offered_rate", "arrivals", "run", "order", "validity", "seconds",
+		"transport", "spec", "encoding", "operation", "ack", "size", "clients", "inflight", "mode", "offered_rate", "arrivals", "run", "order", "validity", "seconds",
 		"requests", "ok", "rejected", "refused", "timed_out", "errors", "unsent", "good", "throughput", "amplification", "floor_multiple",
 	}
 	latencies := []string{"response_us", "service_us", "lag_us", "server_us"}
@@ -33,7 +33,7 @@ func CSV(w io.Writer, r report.Run) error {
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		row := []string{
-			c.Transport, c.Spec, c.Encoding, c.Ack, sizeColumn(c), strconv.Itoa(c.Clients), strconv.Itoa(c.InFlight), c.Mode, optional(c.OfferedRate), c.Arrivals,
+			c.Transport, c.Spec, c.Encoding, c.Operation, c.Ack, sizeColumn(c), strconv.Itoa(c.Clients), strconv.Itoa(c.InFlight), c.Mode, optional(c.OfferedRate), c.Arrivals,
 			strconv.Itoa(c.Run), strconv.Itoa(c.Order), string(c.Validity), number(c.Seconds),
 		}
 		for _, n := range []int64{c.Requests, c.OK, c.Rejected, c.Refused, c.TimedOut, c.Errors, c.Unsent} {
@@ -59,7 +59,10 @@ func CSV(w io.Writer, r report.Run) error {
 }
 
 func sizeColumn(c *report.Cell) string {
-	if len(c.SizeMix) > 0 {
+	switch {
+	case !c.Orders():
+		return ""
+	case len(c.SizeMix) > 0:
 		return c.SizeName()
 	}
 	return strconv.Itoa(c.Size)

@@ -12,7 +12,8 @@ import (
 type Capacity struct {
 	Transport     string   `json:"transport"`
 	Spec          string   `json:"spec"`
-	Size          int      `json:"size"` // 0 where it is mixed
+	Operation     string   `json:"operation"`
+	Size          int      `json:"size"` // 0 where it is mixed, or where there are no orders
 	Clients       int      `json:"clients"`
 	SLO           string   `json:"slo"`
 	LossRatio     float64  `json:"goal_loss_ratio"`        // share of requests that may be late, failed or unsent
@@ -36,7 +37,7 @@ func NewCapacity(c Cell, r capacity.Result) Capacity {
 		return &v
 	}
 	return Capacity{
-		Transport: c.Transport, Spec: c.Spec, Size: c.Size, Clients: c.Clients, SLO: r.Goal.Name,
+		Transport: c.Transport, Spec: c.Spec, Operation: c.Operation, Size: c.Size, Clients: c.Clients, SLO: r.Goal.Name,
 		LossRatio: r.Goal.LossRatio, FinalDuration: r.Goal.FinalDuration.Seconds(), DurationSum: r.Goal.DurationSum.Seconds(), ExceedRatio: r.Goal.ExceedRatio,
 		Rate: positive(r.Lower), Lower: positive(r.Lower), Upper: positive(r.Upper), Conditional: positive(r.Conditional), Limit: r.Limit, Trials: r.Trials,
 	}

@@ -66,9 +66,10 @@ type Cell struct {
 	Flow      string `json:"flow"`
 	Engine    string `json:"engine"`
 	Encoding  string `json:"encoding"`
-	Ack       string `json:"ack"`
+	Operation string `json:"operation"` // as --operation takes it; empty in files of the time when there was one alone, see Orders
+	Ack       string `json:"ack"`       // empty where there are no orders
 
-	Size        int       `json:"size"` // 0 where it is mixed
+	Size        int       `json:"size"` // 0 where it is mixed, or where there are no orders
 	SizeMix     []Share   `json:"size_mix,omitempty"`
 	Clients     int       `json:"clients"`
 	InFlight    int       `json:"inflight"`           // as it was asked for; 0 = no cap, or the default in an open loop
@@ -436,6 +437,9 @@ func (r *Run) Finish() {
 		}
 	}
 }
+
+// Orders tells whether the requests are orders, so that they have sizes, acknowledgements and ids.
+func (c *Cell) Orders() bool { return c.Operation == "" || c.Operation == "submit-order" }
 
 // IsFloor tells a bare echo from a transport.
 func (c *Cell) IsFloor() bool { return c.Transport == floor.Name }

@@ -126,11 +126,14 @@ func (c *Cell) sizeShort() string {
 	if len(c.SizeMix) > 0 {
 		return "mix"
 	}
-	return SizeText(c.Size)
+	return c.SizeName()
 }
 
-// SizeName is the cell's size, or its mix of sizes.
+// SizeName is the cell's size, or its mix of sizes, or the operation that has none.
 func (c *Cell) SizeName() string {
+	if !c.Orders() {
+		return c.Operation
+	}
 	if len(c.SizeMix) == 0 {
 		return SizeText(c.Size)
 	}

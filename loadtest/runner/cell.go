@@ -54,6 +54,7 @@ type Cell struct {
 	InFlight    int                   // most requests in flight over all clients; 0 = no bound but Clients, or InFlight's in an open loop
 	Open        *OpenLoop             // nil = closed loop
 	Flow        workload.Config       // Prefix and Instruments are filled in
+	FillBook    bool                  // enter the orders that give a book its levels before it is read (GetBook): for a gateway whose book is empty
 
 	Duration   time.Duration // of the measured interval; ignored with Requests
 	Requests   int64         // requests to measure; 0 = go by Duration
@@ -202,6 +203,9 @@ func prepare(ctx context.Context, cell Cell) (*run, error) {
 	if err == nil {
 		config.Instruments = instruments
 		r.flow, err = workload.New(config)
+	}
+	if err == nil && cell.FillBook && config.Operation == transports.GetBook {
+		err = fillBook(ctx, r.links[0].client.Load(), r.flow)
 	}
 	if err != nil {
 		r.closeLinks()

@@ -27,6 +27,23 @@ func Instruments(ctx context.Context, cell Cell) ([]workload.Instrument, error) 
 	return list, err
 }
 
+// fillBook gives the first instrument's book the levels that the flow reads. Bounded by DialTimeout.
+func fillBook(ctx context.Context, client transports.Client, flow *workload.Flow) error {
+	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
+	defer cancel()
+	for _, order := range flow.BookOrders() {
+		var response pb.SubmitOrderResponse
+		call := transports.Call{Operation: transports.SubmitOrder, Request: order, Response: &response}
+		if err := client.Do(ctx, &call); err != nil {
+			return fmt.Errorf("an order that fills the book of %s: %w", order.Symbol, err)
+		}
+		if response.Status != pb.OrderStatus_ORDER_STATUS_ACCEPTED {
+			return fmt.Errorf("an order that fills the book of %s does not rest: %s %s %s", order.Symbol, response.Status, response.Reason, response.Text)
+		}
+	}
+	return nil
+}
+
 func listInstruments(ctx context.Context, client transports.Client, address string) ([]workload.Instrument, error) {
 	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
 	defer cancel()

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports"
 )
 
 // What the flow looks like.
@@ -37,14 +38,15 @@ type Instrument struct {
 
 // Config describes a flow.
 type Config struct {
-	Seed         uint64  // same seed, same flow, whatever the transport
-	Prefix       string  // PrefixLength characters that no other run against the same gateway uses, see RandomPrefix
-	Size         int     // encoded bytes of every new order, exactly; ignored with Mix
-	Mix          []Share // several sizes, drawn independently for every new order
-	Clients      int     // 1 to MaxClients
-	Minimal      bool    // ask for small acknowledgements, without the tag
-	CancelShare  float64 // share of cancels, 0 to 1; CancelShare + ReplaceShare at most 1
-	ReplaceShare float64 // share of replaces
+	Operation    transports.Operation // SubmitOrder or GetBook; 0 = SubmitOrder. What sizes, acknowledgements and shares say goes with orders alone
+	Seed         uint64               // same seed, same flow, whatever the transport
+	Prefix       string               // PrefixLength characters that no other run against the same gateway uses, see RandomPrefix
+	Size         int                  // encoded bytes of every new order, exactly; ignored with Mix
+	Mix          []Share              // several sizes, drawn independently for every new order
+	Clients      int                  // 1 to MaxClients
+	Minimal      bool                 // ask for small acknowledgements, without the tag
+	CancelShare  float64              // share of cancels, 0 to 1; CancelShare + ReplaceShare at most 1
+	ReplaceShare float64              // share of replaces
 	Instruments  []Instrument
 	EchoOnly     bool // the peer is a bare echo: answers carry the id and the tag, and nothing else is checked
 }
@@ -80,12 +82,19 @@ func New(config Config) (*Flow, error) {
 		return nil, fmt.Errorf("workload: id prefix %q has %d characters, not %d", config.Prefix, len(config.Prefix), PrefixLength)
 	case !(config.CancelShare >= 0 && config.ReplaceShare >= 0 && config.CancelShare+config.ReplaceShare <= 1):
 		return nil, fmt.Errorf("workload: shares of cancels (%v) and replaces (%v) must not be negative nor pass 1 together", config.CancelShare, config.ReplaceShare)
+	case config.Operation != 0 && config.Operation != transports.SubmitOrder && config.Operation != transports.GetBook:
+		return nil, fmt.Errorf("workload: no flow is made of %s", config.Operation)
+	case config.Operation == transports.GetBook && config.EchoOnly:
+		return nil, errors.New("workload: a bare echo has no book")
 	case len(config.Instruments) == 0:
 		return nil, errors.New("workload: the gateway has no instrument that is open")
 	}
 	f := &Flow{config: config, least: make([]uint64, len(config.Instruments)), ids: new(atomic.Uint64)}
 	for i, instrument := range config.Instruments {
 		f.least[i] = leastQuantity(instrument)
+	}
+	if config.Operation == transports.GetBook {
+		return f, nil // it has one size
 	}
 	mix := config.Mix
 	if len(mix) == 0 {

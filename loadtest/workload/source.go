@@ -27,6 +27,10 @@ type Source struct {
 	replace    pb.ReplaceOrderRequest
 	replaceAck pb.ReplaceOrderResponse
 
+	book         pb.GetBookRequest
+	bookAnswer   pb.GetBookResponse
+	bookSequence uint64 // of the last book seen; 0 = none
+
 	open resting // the client's last order that was left open, for cancels and replaces; no id = none
 }
 
@@ -54,6 +58,7 @@ func (f *Flow) Source(client int) *Source {
 	s.submit.Symbol = template.Symbol
 	s.submit.Type = template.Type
 	s.submit.AckDetail = template.AckDetail
+	s.book.Symbol, s.book.Depth = f.config.Instruments[0].Symbol, BookDepth
 	return s
 }
 
@@ -61,6 +66,10 @@ func (f *Flow) Source(client int) *Source {
 // acknowledgement left open; while there is none, a new order takes their turn. What is drawn depends on the seed alone; which turns
 // become cancels and replaces depends on the answers too.
 func (s *Source) Next(call *transports.Call) {
+	if s.flow.config.Operation == transports.GetBook {
+		s.nextBook(call)
+		return
+	}
 	turn := 1.0
 	if s.flow.config.CancelShare+s.flow.config.ReplaceShare > 0 {
 		turn = s.rng.Float64()
@@ -176,6 +185,8 @@ func (s *Source) Check(call *transports.Call) (Answer, error) {
 			what: "replace", status: m.Status, reason: m.Reason, requestID: m.RequestId, orderID: m.ClientOrderId, wantRequestID: s.replace.RequestId,
 			quantity: m.Quantity, filled: m.FilledQuantity, leaves: m.LeavesQuantity, duplicate: m.Duplicate, received: m.ReceivedNs, sent: m.SentNs,
 		})
+	case *pb.GetBookResponse:
+		return s.checkBook(m)
 	default:
 		return Answer{}, fmt.Errorf("workload: %T is no answer to a request of the flow", call.Response)
 	}
@@ -255,5 +266,5 @@ func serverTime(id string, received, sent uint64) (time.Duration, error) {
 	return time.Duration(sent - received), nil
 }
 
-// Forget drops what the client believes to be open: after a request with an unknown outcome it cannot know.
-func (s *Source) Forget() { s.open = resting{} }
+// Forget drops what the client believes to be open, and how far the log was: after a request with an unknown outcome it cannot know.
+func (s *Source) Forget() { s.open, s.bookSequence = resting{}, 0 }
