@@ -156,6 +156,13 @@ type run struct {
 	stopped chan struct{} // closed when the end is near: pauses end
 	begun   atomic.Int64  // clients that have had an answer, or known that there is none
 	warm    chan struct{} // closed when all have
+
+	async     bool // clients without goroutines, see async.go
+	deadlines deadlines
+	places    *places        // in flight, of their closed loop; nil without a bound
+	left      atomic.Int64   // clients of their closed loop that have not ended
+	gone      func()         // what such a client calls at its end, once
+	closing   sync.WaitGroup // broken connections that are being closed
 }
 
 func (r *run) now() time.Duration { return time.Since(r.epoch) }
@@ -192,6 +199,8 @@ func prepare(ctx context.Context, cell Cell) (*run, error) {
 		r.closeLinks()
 		return nil, err
 	}
+	r.async = isAsync(cell, r.links[0].client.Load().Client)
+	r.deadlines.run = r
 	config := cell.Flow
 	r.prefix = workload.RandomPrefix()
 	config.Clients, config.Prefix = cell.Clients, r.prefix
@@ -258,6 +267,7 @@ func (r *run) dialAll(ctx context.Context) error {
 }
 
 func (r *run) closeLinks() {
+	r.closing.Wait()
 	for _, l := range r.links {
 		l.close()
 	}
@@ -298,6 +308,7 @@ func (r *run) readEdge(ctx context.Context) (edge, error) {
 func (r *run) run(ctx context.Context) (Outcome, error) {
 	r.requests, r.giveUp = context.WithCancel(context.WithoutCancel(ctx))
 	defer r.giveUp()
+	defer r.deadlines.end()
 	// What earlier cells left behind is collected now rather than during the measurement.
 	runtime.GC()
 	_ = machine.ResetPeak() // where it cannot be reset, the peak is that of the whole run
@@ -355,7 +366,14 @@ func (r *run) beginClosed(running *sync.WaitGroup) (func() []*client, error) {
 		clients[i] = &client{
 			run: r, link: r.links[i%len(r.links)], source: r.flow.Source(i), record: r.recorder.Client(i), answers: [2]time.Duration{never, never},
 		}
-		running.Go(clients[i].loop)
+		if r.async {
+			clients[i].makeAsync(nil)
+		} else {
+			running.Go(clients[i].loop)
+		}
+	}
+	if r.async {
+		r.driveAll(clients, running)
 	}
 	r.epoch = time.Now()
 	r.start = r.now()

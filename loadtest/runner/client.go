@@ -12,7 +12,8 @@ import (
 	"tailgate/transports"
 )
 
-// client sends one request after the other. It belongs to one goroutine.
+// client sends one request after the other. It belongs to one goroutine at a time: its own, or where it is asynchronous, whoever has its
+// answer or what it waits for (see async.go).
 type client struct {
 	run    *run
 	link   *link
@@ -20,6 +21,8 @@ type client struct {
 	source *workload.Source
 	record *record.Client
 	call   transports.Call
+	flight flight
+	async  async
 
 	ctx      context.Context // carries the deadline of the requests of the moment
 	cancel   context.CancelFunc
@@ -29,7 +32,7 @@ type client struct {
 	warmup  record.Counts    // its requests before the interval
 	counted int64            // measured answers that came within the interval
 	behind  int64            // measured requests that the tester itself had not sent by the end of the interval
-	wake    chan job         // open loop: the next request to send, and the lead with it
+	wake    chan job         // open loop with goroutines: the next request to send, and the lead with it
 	lost    bool             // its last request ended with nothing: timed out, error or unsent; a refusal shows that somebody is there
 }
 
@@ -108,55 +111,65 @@ type stamps struct {
 	sent     time.Duration // when the call begins
 }
 
+// flight is a request from its call to its end.
+type flight struct {
+	stamps
+	measured bool
+	holder   *holder       // the connection it was given to; nil when there was none
+	done     time.Duration // when it ended
+	err      error
+}
+
 // exchange sends the request that was drawn, unless it has failed already, waits for its end, frees its place in flight, and records it. It
 // returns when the end was.
 func (c *client) exchange(s stamps, failed error, measured bool) (done time.Duration, err error) {
-	r := c.run
-	err = failed
-	var h *holder
-	sent := false
-	if err == nil {
-		if h, err = c.link.get(c.ctx); err == nil {
-			sent = true
-			if err = h.Do(c.ctx, &c.call); err == nil {
-				h.answered()
-			}
+	r, f := c.run, &c.flight
+	*f = flight{stamps: s, measured: measured, err: failed}
+	if f.err == nil {
+		if f.holder, f.err = c.link.get(c.ctx); f.err == nil {
+			f.err = f.holder.Do(c.ctx, &c.call)
 		}
 		if r.slots != nil {
 			<-r.slots
 		}
 	}
-	done = r.now()
-
-	if measured && r.cell.Requests > 0 && r.cell.Open == nil {
-		raise(&r.last, int64(done))
+	f.done = r.now()
+	if c.finish() {
+		_ = f.holder.Close() // it is broken already
 	}
-	inTime := int64(done) <= r.until.Load()
-	if err == nil {
+	return f.done, f.err
+}
+
+// finish accounts for the request that has ended and records it. It reports whether its connection was found broken and is to be closed by the caller.
+func (c *client) finish() (broken bool) {
+	r, f := c.run, &c.flight
+	if f.measured && r.cell.Requests > 0 && r.cell.Open == nil {
+		raise(&r.last, int64(f.done))
+	}
+	inTime := int64(f.done) <= r.until.Load()
+	if f.err == nil {
+		f.holder.answered()
 		if c.lost = false; inTime { // in an open loop a client may have many requests to finish after the end
-			c.answers = [2]time.Duration{done, c.answers[0]}
+			c.answers = [2]time.Duration{f.done, c.answers[0]}
 		}
-		if measured && inTime {
+		if f.measured && inTime {
 			c.counted++
 		}
-		c.answered(measured, record.Times{
-			Due: s.intended - r.begins(), Response: done - s.intended, Service: done - s.sent - c.call.CreditWait, Lag: s.lag, CreditWait: s.wait + c.call.CreditWait,
+		c.answered(f.measured, record.Times{
+			Due: f.intended - r.begins(), Response: f.done - f.intended, Service: f.done - f.sent - c.call.CreditWait, Lag: f.lag, CreditWait: f.wait + c.call.CreditWait,
 		})
-		return done, nil
+		return false
 	}
 
 	c.source.Forget()
-	fate, note, lost := classify(err, sent)
+	fate, note, lost := classify(f.err, f.holder != nil)
 	c.lost = fate != record.Refused
-	if measured {
-		c.record.Lost(fate, s.intended-r.begins(), done-s.intended, note)
+	if f.measured {
+		c.record.Lost(fate, f.intended-r.begins(), f.done-f.intended, note)
 	} else {
 		c.warmup[fate]++
 	}
-	if lost && h != nil {
-		c.link.lose(h)
-	}
-	return done, err
+	return lost && f.holder != nil && c.link.drop(f.holder)
 }
 
 // answered checks the answer and records the request.

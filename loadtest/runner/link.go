@@ -32,7 +32,13 @@ type link struct {
 // holder makes an interface value comparable by identity, and knows whether an answer ever came on it.
 type holder struct {
 	transports.Client
+	async  transports.AsyncClient // the same, where it is one
 	useful atomic.Bool
+}
+
+func hold(client transports.Client) *holder {
+	async, _ := client.(transports.AsyncClient)
+	return &holder{Client: client, async: async}
 }
 
 func (h *holder) answered() {
@@ -49,7 +55,7 @@ func (l *link) open(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.latest = &holder{Client: client}
+	l.latest = hold(client)
 	l.client.Store(l.latest)
 	return nil
 }
@@ -78,7 +84,7 @@ func (l *link) get(ctx context.Context) (*holder, error) {
 		l.next = time.Now().Add(l.wait)
 		if err == nil {
 			l.redials.Add(1)
-			l.latest = &holder{Client: client}
+			l.latest = hold(client)
 			l.client.Store(l.latest)
 			return l.latest, nil
 		}
@@ -104,12 +110,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// lose closes a connection that was found broken, once, however many clients find it.
-func (l *link) lose(h *holder) {
-	if l.client.CompareAndSwap(h, nil) {
-		_ = h.Close() // it is broken already
-	}
-}
+// drop gives up a connection that was found broken. It returns true once, however many clients find it: to the one that has to close it.
+func (l *link) drop(h *holder) bool { return l.client.CompareAndSwap(h, nil) }
 
 // close ends it.
 func (l *link) close() {

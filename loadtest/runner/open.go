@@ -80,7 +80,8 @@ type open struct {
 	limit   int // of workers
 }
 
-// generator walks its share of the schedule. Its fields belong to the worker that leads it.
+// generator walks its share of the schedule. Its fields belong to the worker that leads it; without goroutines for requests, to the one goroutine
+// that it has itself, see open_async.go.
 type generator struct {
 	walk    *pacer.Walk
 	sleeper pacer.Sleeper
@@ -94,11 +95,12 @@ func prepareOpen(cell *Cell) error {
 	if o.MaxWait == 0 {
 		o.MaxWait = cell.Timeout
 	}
+	cores := freeCores(*cell)
 	if o.Generators == 0 {
-		o.Generators = min(max(runtime.GOMAXPROCS(0)-1, 1), MaxGenerators)
+		o.Generators = min(max(cores-1, 1), MaxGenerators)
 	}
 	if o.NewSleeper == nil {
-		o.NewSleeper, o.spin = pacer.NewSleeper, runtime.GOMAXPROCS(0) > o.Generators
+		o.NewSleeper, o.spin = pacer.NewSleeper, cores > o.Generators
 	}
 	if cell.InFlight == 0 {
 		size := cell.Flow.Size
@@ -113,6 +115,19 @@ func prepareOpen(cell *Cell) error {
 	cell.MaxExtra = 0 // how many samples there will be is known beforehand
 	cell.Open = &o
 	return nil
+}
+
+// freeCores is how many cores the generators may count on: not those that a spinning engine takes, and no more than there are, however many threads
+// may run on them.
+func freeCores(cell Cell) int {
+	cores := runtime.GOMAXPROCS(0)
+	if n := len(cell.Plan.Clients); n > 0 {
+		cores = min(cores, n)
+	}
+	if cell.Dial.Engine == "spin" {
+		cores--
+	}
+	return cores
 }
 
 // newOpen lays out the schedule. The run's start is set; its interval is known from then on.
@@ -158,6 +173,11 @@ func (o *open) closeSleepers() {
 // start lets the generators go. When everything that was due has ended, the workers end too.
 func (o *open) start() {
 	for _, g := range o.generators {
+		if o.run.async {
+			o.pending.Add(1)
+			o.running.Go(func() { o.walkAsync(g) })
+			continue
+		}
 		number, due := g.walk.Next()
 		o.assign(g, number, o.run.start+due)
 	}
@@ -165,6 +185,11 @@ func (o *open) start() {
 		o.pending.Wait()
 		close(o.over)
 		o.closeSleepers()
+		if o.run.async {
+			for _, c := range o.workers {
+				c.record.Flush()
+			}
+		}
 	})
 }
 
@@ -172,12 +197,16 @@ func (o *open) start() {
 func (o *open) assign(g *generator, number int64, due time.Duration) {
 	o.pending.Add(1)
 	at := int(number % int64(len(o.run.links)))
+	o.take(at).wake <- job{generator: g, due: due}
+}
+
+// take returns a free worker of the link; where there is none, one is on its way back.
+func (o *open) take(at int) *client {
 	for {
 		if c := o.worker(at); c != nil {
-			c.wake <- job{generator: g, due: due}
-			return
+			return c
 		}
-		runtime.Gosched() // one of them is on its way back
+		runtime.Gosched()
 	}
 }
 
@@ -191,9 +220,13 @@ func (o *open) worker(at int) *client {
 	r := o.run
 	if n := len(o.workers); n < o.limit {
 		c := &client{
-			run: r, link: r.links[at], at: at, source: r.flow.Source(n), record: r.recorder.Add(), answers: [2]time.Duration{never, never}, wake: make(chan job, 1),
+			run: r, link: r.links[at], at: at, source: r.flow.Source(n), record: r.recorder.Add(), answers: [2]time.Duration{never, never},
 		}
 		o.workers = append(o.workers, c)
+		if r.async {
+			return c.makeAsync(o)
+		}
+		c.wake = make(chan job, 1)
 		o.running.Go(func() { c.serve(o) })
 		return c
 	}
@@ -262,14 +295,9 @@ func (c *client) lead(o *open, j job) {
 	o.assign(g, number, r.start+next)
 
 	// From here on the generator belongs to another worker.
-	measured := r.measured(due)
-	sent := r.now()
-	owed := max(due, blocked)
-	if measured && owed < r.end() && sent >= r.end() {
-		c.behind++
-	}
-	c.refreshDeadline(sent)
-	_, _ = c.exchange(stamps{intended: due, lag: sent - owed, wait: owed - due, sent: sent}, nil, measured) // recorded there
+	stamps, measured := c.dueNow(due, blocked)
+	c.refreshDeadline(stamps.sent)
+	_, _ = c.exchange(stamps, nil, measured) // recorded there
 }
 
 // await waits for a due time. It returns false where the request does not belong to the run any more.
