@@ -1,0 +1,55 @@
+package credit
+
+import "fmt"
+
+// patienceForDemand is how many times as long a grant may lie unused that the client had asked for: the request is likely to be on its way, held up by the network or by
+// this server.
+const patienceForDemand = 8
+
+// patience is how long a grant may take until the request that uses it is here, for its share to count as prompt. What the queue before the server adds is not
+// the client's doing.
+func (p *Pool) patience() int64 { return int64(p.config.Standing) + p.controller.lag }
+
+// reclaim asks for float that lies unused while others wait, the oldest first and no more than they wait for, and gives up shares that were asked and do neither
+// give back nor use what they have.
+func (p *Pool) reclaim(now int64, told *notices) {
+	for s := p.asked.front(); s != nil && p.uptime-s.askedAt >= int64(p.config.ReclaimAfter); s = p.asked.front() {
+		s.broken = fmt.Errorf("a RECLAIM of %d units that was neither followed nor used up within %v", s.ask.Load(), p.config.ReclaimAfter)
+		p.totals.violations++
+		p.asked.remove(&s.asking)
+		p.settle(s)
+		told.add(s, noticeViolated)
+	}
+	if p.waiting == 0 {
+		p.shortSince = -1
+		return
+	}
+	if p.shortSince < 0 {
+		p.shortSince = p.uptime
+	}
+	if p.uptime-p.shortSince < int64(p.config.Standing) {
+		return
+	}
+	asked := uint32(0)
+	for s := p.unspent.front(); s != nil && asked < p.unmet; s = p.unspent.after(&s.hoard) {
+		units := s.unspent() - s.floor
+		if s.asking.in() {
+			asked += s.target - s.spent()
+			continue
+		}
+		age := now - s.grantedAt
+		if age < p.patience() {
+			return // so are all behind it
+		}
+		if s.riding || s.broken != nil || s.demanded && age < patienceForDemand*p.patience() {
+			continue
+		}
+		asked += units
+		s.ask.Store(units)
+		s.target, s.askedAt, s.standing = s.spent()+units, p.uptime, 0
+		p.asked.push(&s.asking)
+		p.totals.reclaims++
+		p.settle(s)
+		told.add(s, noticeReclaim)
+	}
+}
