@@ -1,0 +1,13 @@
+//go:build !linux
+
+package sockets
+
+import "errors"
+
+var errNoAddress = errors.New("the server has no TCP address")
+
+func (w *Watch) noteOwn() {}
+
+func read(uint16) ([]socket, error) {
+	return nil, errors.New("TCP's figures of a connection are read on Linux only")
+}
