@@ -59,7 +59,9 @@ type series struct {
 }
 
 func newSeries() series {
-	return series{histogram: hdrhistogram.New(lowestDiscernible, int64(MaxValue), significantFigures)}
+	h := hdrhistogram.New(lowestDiscernible, int64(MaxValue), significantFigures)
+	h.Reset() // writes all of it, so that no page of it is met for the first time during a measurement
+	return series{histogram: h}
 }
 
 func (s *series) add(d time.Duration) error {
@@ -112,7 +114,8 @@ type shard struct {
 	lag      series
 	credit   series
 	server   series
-	timeline timeline
+	recent   *window   // of the timeline
+	timeline *timeline // the recorder's
 	notes    map[string]int64
 	err      error // first value that could not be recorded
 
@@ -122,26 +125,31 @@ type shard struct {
 
 // Recorder is the records of one cell.
 type Recorder struct {
-	shards []shard
+	shards   []shard
+	timeline *timeline
 
 	mu      sync.Mutex
 	clients []*Client
 }
 
-// New returns a recorder for some clients that record into the given number of shards, at least one. A shard holds five histograms
-// of about 250 KB, a client some kilobytes.
+// New returns a recorder for some clients that record into the given number of shards, at least one. Its memory does not depend on how long it records: 4.6 MB, for
+// each shard five histograms of about 250 KB and 140 KB, and some kilobytes for each client; all of it is taken here.
 func New(clients, shards int) *Recorder {
-	r := &Recorder{shards: make([]shard, max(shards, 1))}
+	r := &Recorder{shards: make([]shard, max(shards, 1)), timeline: newTimeline(leastWidth)}
 	for i := range r.shards {
-		s := &r.shards[i]
-		s.response, s.service, s.lag, s.credit, s.server = newSeries(), newSeries(), newSeries(), newSeries(), newSeries()
-		s.notes = make(map[string]int64)
-		s.timeline.width = leastWidth
+		r.shards[i] = newShard()
+		r.shards[i].recent, r.shards[i].timeline = newWindow(leastWidth), r.timeline
 	}
 	for range clients {
 		r.Add()
 	}
 	return r
+}
+
+func newShard() shard {
+	return shard{
+		response: newSeries(), service: newSeries(), lag: newSeries(), credit: newSeries(), server: newSeries(), notes: make(map[string]int64),
+	}
 }
 
 // Client returns where a client records, 0 to clients-1.
@@ -172,7 +180,7 @@ func (s *shard) add(e *entry) {
 	} else if e.note != "" {
 		s.note(e.note)
 	}
-	s.timeline.add(e.times.Due, e.times.Response, e.fate.Answered())
+	s.keep(s.recent.add(s.timeline, e.times.Due, e.times.Response, e.fate.Answered()), "response time")
 	if !e.fate.Answered() {
 		return
 	}
@@ -236,18 +244,14 @@ type Result struct {
 // Result merges the shards. What clients have not flushed is not in it. The error names the first value that was out of range: nothing of
 // such a recording can be trusted.
 func (r *Recorder) Result() (Result, error) {
-	total := New(1, 1)
-	sum := &total.shards[0]
-	sum.timeline.width = r.shards[0].timeline.width
-	result := Result{Notes: make(map[string]int64)}
-	for i := range r.shards {
-		if err := sum.take(&r.shards[i]); err != nil {
-			return Result{}, err
-		}
+	sum, timeline, err := r.sum()
+	if err != nil {
+		return Result{}, err
 	}
+	result := Result{Notes: make(map[string]int64)}
 	result.Counts, result.Busy, result.Notes = sum.counts, sum.busy, sum.notes
 	result.Wrong, result.FirstWrong = sum.wrong, sum.firstWrong
-	result.Series = sum.timeline.series()
+	result.Series = timeline.series()
 	for _, part := range []struct {
 		series *series
 		lost   int64
@@ -269,10 +273,26 @@ func (r *Recorder) Result() (Result, error) {
 	return result, nil
 }
 
-// take adds what another shard has. Only the other's lock is held: s belongs to the caller alone.
+// sum is what all shards have, at one moment.
+func (r *Recorder) sum() (*shard, *timeline, error) {
+	for i := range r.shards {
+		r.shards[i].mu.Lock()
+		defer r.shards[i].mu.Unlock()
+	}
+	sum, timeline := newShard(), r.timeline.copy()
+	for i := range r.shards {
+		if err := sum.take(&r.shards[i]); err != nil {
+			return nil, nil, err
+		}
+		if err := r.shards[i].recent.flush(timeline); err != nil {
+			return nil, nil, err
+		}
+	}
+	return &sum, timeline, nil
+}
+
+// take adds what another shard has, but for its part of the timeline. The other's lock is held; s belongs to the caller alone.
 func (s *shard) take(from *shard) error {
-	from.mu.Lock()
-	defer from.mu.Unlock()
 	if from.err != nil {
 		return from.err
 	}
@@ -298,14 +318,15 @@ func (s *shard) take(from *shard) error {
 			return err
 		}
 	}
-	return s.timeline.merge(&from.timeline)
+	return nil
 }
 
 // Expect says how long the measured interval will be, before anything is recorded, so that blocks of time need not be made wider in the midst of it.
 func (r *Recorder) Expect(length time.Duration) {
 	width := max((length+maxBlocks-1)/maxBlocks, leastWidth)
+	r.timeline.width = width
 	for i := range r.shards {
-		r.shards[i].timeline.width = width
+		r.shards[i].recent.width = width
 	}
 }
 

@@ -1,40 +1,46 @@
 package record
 
 import (
-	"fmt"
+	"errors"
+	"math"
 	"math/bits"
+	"sync"
 	"time"
 
 	"tailgate/loadtest/stats"
 )
 
 // A timeline keeps response times by the time at which their requests were due, in at most maxBlocks blocks of equal width; when they are used up, the
-// width doubles. So it takes the same memory however long a cell is. Values are kept to 1/256 (0.4 %), which intervals and trends do not
-// need better; figures come from the histograms.
+// width doubles. So it takes the same memory however long a cell is: all of it is there from the beginning, and no page of it is met for the first time during a
+// measurement. Values are kept to 1/256 (0.4 %), which intervals and trends do not need better; figures come from the histograms.
 const (
 	maxBlocks = 128
 	mantissa  = 8 // bits of a value that are kept
 	perOctave = 1 << mantissa
-	octaves   = 64 - mantissa
+	octaves   = 35 // of values to MaxValue, an hour in nanoseconds: 42 bits less the mantissa's, and the first one
+	slots     = octaves * perOctave
 
 	// leastWidth is a block's width where nobody knows how long the cell will be.
 	leastWidth = time.Millisecond
+
+	// recent is how many blocks a shard keeps to itself before it hands them over to the recorder's timeline. Requests end about in the order in which they were
+	// due, so few are enough; a late one brings an old block back, which is correct and some microseconds slower.
+	recent = 4
+
+	// pageWords are the counts that share a page of memory.
+	pageWords = 4096 / 4
 )
 
-type timeline struct {
-	width  time.Duration
-	blocks [maxBlocks]block
-}
-
-// block counts values by power of two; what was never met takes no memory.
+// block counts the values of a stretch of time.
 type block struct {
-	lost    int64
-	octaves [octaves]*[perOctave]uint32
+	lost  int64
+	used  uint64   // bit by octave: those that hold anything
+	slots []uint32 // counts by value
 }
 
-// slot is where a value, which is not negative, is counted.
+// slot is where a value is counted. One out of range, which fails the whole recording elsewhere, is counted at the end that it is beyond.
 func slot(d time.Duration) (octave, index int) {
-	v := uint64(d)
+	v := uint64(min(max(d, 0), MaxValue))
 	if v < perOctave {
 		return 0, int(v)
 	}
@@ -50,77 +56,93 @@ func edge(octave, index int) time.Duration {
 	return time.Duration((uint64(index)+perOctave+1)<<(octave-1) - 1)
 }
 
-// add counts a request that was due at a time of the interval. A time before it counts as its beginning.
-func (t *timeline) add(due, response time.Duration, answered bool) {
-	at := max(due, 0) / t.width
-	for at >= maxBlocks {
-		t.double()
-		at /= 2
-	}
-	b := &t.blocks[at]
-	if !answered {
-		b.lost++
-		return
-	}
-	octave, index := slot(max(response, 0))
-	if b.octaves[octave] == nil {
-		b.octaves[octave] = new([perOctave]uint32)
-	}
-	b.octaves[octave][index]++
-}
+// errFull: a count would not fit any more. It takes six million requests a second for a day, all of one value.
+var errFull = errors.New("record: a block of time has met more than 4294967295 requests of one response time")
 
-// double makes two blocks one.
-func (t *timeline) double() {
-	t.width *= 2
-	for i := range maxBlocks {
-		from := t.blocks[i]
-		t.blocks[i] = block{}
-		if i%2 == 0 {
-			t.blocks[i/2] = from
-		} else {
-			t.blocks[i/2].take(&from)
-		}
-	}
-}
-
-// take adds what another block has, which is not used any more.
-func (b *block) take(from *block) {
+// take adds what another block has.
+func (b *block) take(from *block) error {
 	b.lost += from.lost
-	for i, counts := range from.octaves {
-		switch {
-		case counts == nil:
-		case b.octaves[i] == nil:
-			b.octaves[i] = counts
-		default:
-			for j, n := range counts {
-				b.octaves[i][j] += n
+	b.used |= from.used
+	for used := from.used; used != 0; used &= used - 1 {
+		at := bits.TrailingZeros64(used) * perOctave
+		to, counts := b.slots[at:at+perOctave], from.slots[at:at+perOctave]
+		for i, n := range counts {
+			if n > math.MaxUint32-to[i] {
+				return errFull
 			}
+			to[i] += n
 		}
-	}
-}
-
-// merge adds another timeline, whose width is this one's by a power of two.
-func (t *timeline) merge(from *timeline) error {
-	for t.width < from.width {
-		t.double()
-	}
-	if t.width%from.width != 0 {
-		return fmt.Errorf("record: blocks of %v do not fit into blocks of %v", from.width, t.width)
-	}
-	factor := int(t.width / from.width)
-	for i := range from.blocks {
-		copied := from.blocks[i].clone()
-		t.blocks[i/factor].take(&copied)
 	}
 	return nil
 }
 
-func (b *block) clone() block {
-	c := block{lost: b.lost}
-	for i, counts := range b.octaves {
-		if counts != nil {
-			c.octaves[i] = new(*counts)
+func (b *block) empty() bool { return b.used == 0 && b.lost == 0 }
+
+// clear makes it empty again.
+func (b *block) clear() {
+	for ; b.used != 0; b.used &= b.used - 1 {
+		at := bits.TrailingZeros64(b.used) * perOctave
+		clear(b.slots[at : at+perOctave])
+	}
+	b.lost = 0
+}
+
+// newBlocks makes blocks whose memory is there, and not only promised.
+func newBlocks(blocks []block) {
+	all := make([]uint32, len(blocks)*slots)
+	for i := 0; i < len(all); i += pageWords {
+		all[i] = 0
+	}
+	for i := range blocks {
+		blocks[i].slots = all[i*slots : (i+1)*slots : (i+1)*slots]
+	}
+}
+
+// timeline is a recorder's, shared by its shards. Its lock is taken while a shard's is held, never the other way round.
+type timeline struct {
+	mu     sync.Mutex
+	width  time.Duration
+	blocks [maxBlocks]block
+}
+
+func newTimeline(width time.Duration) *timeline {
+	t := &timeline{width: width}
+	newBlocks(t.blocks[:])
+	return t
+}
+
+// take adds a block that begins at a time, and returns the width that blocks have since then. The block's own width is the timeline's, or an earlier one of it.
+func (t *timeline) take(begin time.Duration, from *block) (time.Duration, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for begin/t.width >= maxBlocks {
+		if err := t.double(); err != nil {
+			return t.width, err
 		}
+	}
+	return t.width, t.blocks[begin/t.width].take(from)
+}
+
+// double makes two blocks one. The lock is held.
+func (t *timeline) double() error {
+	t.width *= 2
+	for i := 1; i < maxBlocks; i++ {
+		from := &t.blocks[i]
+		if err := t.blocks[i/2].take(from); err != nil {
+			return err
+		}
+		from.clear()
+	}
+	return nil
+}
+
+// copy returns another with the same content.
+func (t *timeline) copy() *timeline {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := newTimeline(t.width)
+	for i := range t.blocks {
+		_ = c.blocks[i].take(&t.blocks[i]) // an empty one has room
 	}
 	return c
 }
@@ -128,15 +150,13 @@ func (b *block) clone() block {
 // series returns the blocks up to the last one that has a request.
 func (t *timeline) series() stats.Series {
 	s := stats.Series{Width: t.width}
-	used := 0
+	length := 0
 	for i := range t.blocks {
-		var b stats.Block
-		b.Lost = t.blocks[i].lost
-		for octave, counts := range t.blocks[i].octaves {
-			if counts == nil {
-				continue
-			}
-			for index, n := range counts {
+		from := &t.blocks[i]
+		b := stats.Block{Lost: from.lost}
+		for used := from.used; used != 0; used &= used - 1 {
+			octave := bits.TrailingZeros64(used)
+			for index, n := range from.slots[octave*perOctave : (octave+1)*perOctave] {
 				if n > 0 {
 					b.Buckets = append(b.Buckets, stats.Bucket{Value: edge(octave, index), Count: int64(n)})
 				}
@@ -144,9 +164,91 @@ func (t *timeline) series() stats.Series {
 		}
 		s.Blocks = append(s.Blocks, b)
 		if b.Lost > 0 || len(b.Buckets) > 0 {
-			used = len(s.Blocks)
+			length = len(s.Blocks)
 		}
 	}
-	s.Blocks = s.Blocks[:used]
+	s.Blocks = s.Blocks[:length]
 	return s
+}
+
+// nowhere is the beginning of a block that has none.
+const nowhere = -1 << 62
+
+// window is a shard's own, recent part of the timeline.
+type window struct {
+	width  time.Duration
+	begins [recent]time.Duration // of each block, a multiple of the width
+	blocks [recent]block
+	latest int // the one that was used last, which most requests belong to: that saves them a division
+}
+
+func newWindow(width time.Duration) *window {
+	w := &window{width: width}
+	newBlocks(w.blocks[:])
+	return w
+}
+
+// add counts a request that was due at a time of the interval. A time before it counts as its beginning.
+func (w *window) add(to *timeline, due, response time.Duration, answered bool) error {
+	due = max(due, 0)
+	var b *block
+	if since := due - w.begins[w.latest]; since >= 0 && since < w.width {
+		b = &w.blocks[w.latest]
+	}
+	for b == nil {
+		at := due / w.width
+		begin := at * w.width
+		switch i := at % recent; {
+		case w.begins[i] == begin:
+			b, w.latest = &w.blocks[i], int(i)
+		case w.blocks[i].empty():
+			w.begins[i] = begin
+		default:
+			// It may make the blocks wider, so all is looked at again.
+			if err := w.handOver(to, int(i)); err != nil {
+				return err
+			}
+		}
+	}
+	if !answered {
+		b.lost++
+		return nil
+	}
+	octave, index := slot(response)
+	b.used |= 1 << octave
+	n := &b.slots[octave*perOctave+index]
+	if *n == math.MaxUint32 {
+		return errFull
+	}
+	*n++
+	return nil
+}
+
+// handOver gives a block to the timeline, and when blocks have become wider there, the others too.
+func (w *window) handOver(to *timeline, i int) error {
+	width, err := to.take(w.begins[i], &w.blocks[i])
+	w.blocks[i].clear()
+	if err != nil || width == w.width {
+		return err
+	}
+	err = w.flush(to)
+	for i := range w.blocks {
+		w.blocks[i].clear()
+		w.begins[i] = nowhere // what it was need not be a multiple of the new width
+	}
+	w.width = width // where it has become wider still, the next block that is handed over will tell
+	return err
+}
+
+// flush adds what the shard holds to a timeline, and keeps it.
+func (w *window) flush(to *timeline) error {
+	for i := range w.blocks {
+		if w.blocks[i].empty() {
+			continue
+		}
+		if _, err := to.take(w.begins[i], &w.blocks[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
