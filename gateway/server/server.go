@@ -292,6 +292,14 @@ func (s *Server) Addr(transport string) net.Addr {
 	return nil
 }
 
+// Metrics are the present figures of a transport's own flow control; nil where it does not listen, or has none.
+func (s *Server) Metrics(transport string) []transports.Metric {
+	if metered, ok := s.servers[transport].(transports.Metered); ok {
+		return metered.Metrics()
+	}
+	return nil
+}
+
 // Shutdown stops in order: readers of events end and timers stop; every transport takes nothing new and answers what it accepted, all at
 // once, and a snapshot that is being made beside them is given up; then the journal is synced and closed, after a snapshot where the next
 // start would replay for long. When the context ends first, what is left is cut, no snapshot is begun or gone on with, and the journal is

@@ -3,13 +3,17 @@ package runner_test
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tailgate/loadtest/pacer"
 	"tailgate/loadtest/record"
 	"tailgate/loadtest/runner"
+	"tailgate/loadtest/workload"
+	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 )
 
@@ -129,5 +133,59 @@ func TestRefusedFromWithin(t *testing.T) {
 	out := mustRun(t, cell(p, func(c *runner.Cell) { c.Clients, c.InFlight, c.Requests = 50, 3, 20_000 }))
 	if out.Counts[record.Refused] != 20_000 || deepest.Load() > 50 {
 		t.Errorf("counts %v, a stack of %d; want 20000 refused, and a flat one", out.Counts, deepest.Load())
+	}
+}
+
+// TestFairness: a client that is served less often than the others of its size shows, whatever those of other sizes get.
+func TestFairness(t *testing.T) {
+	ways(t, func(t *testing.T, async bool) {
+		synctest.Test(t, func(t *testing.T) {
+			var slow atomic.Pointer[transports.Call] // of the client that is
+			p := &peer{async: async, perClient: true, do: func(ctx context.Context, n int64, call *transports.Call) error {
+				request, _ := call.Request.(*pb.SubmitOrderRequest)
+				took := 2 * time.Millisecond
+				if len(request.ClientTag) > 1024 {
+					took = 4 * time.Millisecond
+				} else if slow.CompareAndSwap(nil, call); slow.Load() == call {
+					took = 10 * time.Millisecond
+				}
+				return work(took)(ctx, n, call)
+			}}
+			out := mustRun(t, cell(p, func(c *runner.Cell) {
+				c.Clients, c.Requests, c.Duration = 10, 0, time.Second
+				c.Flow.Size, c.Flow.Mix, c.Flow.ByClient = 0, []workload.Share{{Size: 64, Weight: 1}, {Size: 64 << 10, Weight: 1}}, true
+			}))
+			// Four with 500 and one with 100 a second: 2100 squared by five times the sum of the squares.
+			want := []runner.Fairness{
+				{Size: 64, Clients: 5, Jain: 2100. * 2100 / (5 * (4*500*500 + 100*100)), Min: 100, Mean: 420, Max: 500},
+				{Size: 64 << 10, Clients: 5, Jain: 1, Min: 250, Mean: 250, Max: 250},
+			}
+			if !slices.Equal(out.Fairness, want) {
+				t.Errorf("%+v, want %+v", out.Fairness, want)
+			}
+			out = mustRun(t, cell(&peer{async: async, do: work(time.Millisecond)}, nil))
+			if len(out.Fairness) != 1 || out.Fairness[0].Size != 64 || out.Fairness[0].Clients != 4 {
+				t.Errorf("%+v, want one entry of all clients", out.Fairness)
+			}
+		})
+	})
+}
+
+// TestServerMetrics: counters are differences between the edges, states what they were at the end, and what came in between is left out.
+func TestServerMetrics(t *testing.T) {
+	readings := 0
+	out := mustRun(t, cell(&peer{}, func(c *runner.Cell) {
+		c.ServerMetrics = func(context.Context) ([]transports.Metric, error) {
+			readings++
+			list := []transports.Metric{{Name: "grants", Counter: true, Value: 100 * float64(readings)}, {Name: "pool", Value: float64(readings)}}
+			if readings > 1 {
+				list = append(list, transports.Metric{Name: "new", Counter: true, Value: 7})
+			}
+			return list, nil
+		}
+	}))
+	want := []transports.Metric{{Name: "grants", Counter: true, Value: 100}, {Name: "pool", Value: 2}}
+	if readings != 2 || !slices.Equal(out.Metrics, want) {
+		t.Errorf("%d readings, %+v, want %+v", readings, out.Metrics, want)
 	}
 }

@@ -66,6 +66,8 @@ type Cell struct {
 	Plan machine.Plan // who runs where, for the use of cores
 	// ServerCounters reads the server's counters; nil = they are not known.
 	ServerCounters func(ctx context.Context) (machine.Counters, error)
+	// ServerMetrics reads the figures of the server's own flow control; nil = they are not known.
+	ServerMetrics func(ctx context.Context) ([]transports.Metric, error)
 	// Progress, unless nil, is called about every second of the measured interval with what was done so far. Making its figures costs
 	// the tester some tens of microseconds.
 	Progress func(Progress)
@@ -105,7 +107,9 @@ type Outcome struct {
 	Trends      []stats.Trend // of the response time over the interval
 	Connections Connections
 	ClientUse   Use
-	ServerUse   *Use // nil where unknown
+	ServerUse   *Use                // nil where unknown
+	Metrics     []transports.Metric // of the server's flow control: counters as differences, states as at the end
+	Fairness    []Fairness          // of a closed loop, by the clients' size
 	Interrupted bool
 }
 
@@ -277,6 +281,7 @@ func (r *run) closeLinks() {
 type edge struct {
 	client     machine.Counters
 	server     *machine.Counters
+	metrics    []transports.Metric
 	cores      [2]machine.CoreTimes // client's, server's
 	coresKnown bool
 }
@@ -300,6 +305,13 @@ func (r *run) readEdge(ctx context.Context) (edge, error) {
 			return edge{}, fmt.Errorf("counters of the server: %w", err)
 		}
 		e.server = &counters
+	}
+	if r.cell.ServerMetrics != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countersTimeout)
+		defer cancel()
+		if e.metrics, err = r.cell.ServerMetrics(ctx); err != nil {
+			return edge{}, fmt.Errorf("metrics of the server: %w", err)
+		}
 	}
 	return e, nil
 }
@@ -355,6 +367,7 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 	r.account(&out, clients(), from, until)
 	out.Trends = out.Series.Trends()
 	out.ClientUse, out.ServerUse = r.use(edges)
+	out.Metrics = differences(edges[0].metrics, edges[1].metrics)
 	out.Connections = r.connections()
 	return out, nil
 }
@@ -414,6 +427,7 @@ func (r *run) account(out *Outcome, clients []*client, from, until time.Duration
 	}
 	out.Silence, out.Deserted = silence(clients, from, until)
 	if r.cell.Open == nil {
+		out.Fairness = r.fairness(clients, out.Seconds)
 		return
 	}
 	out.Workers = len(clients)

@@ -27,6 +27,9 @@ const (
 	// tagSlack is by how much two tags of a client can be shifted against each other in the shared random bytes, so that an answer with
 	// another request's tag is found out without writing a tag for each request.
 	tagSlack = 4096
+
+	// dealSeed keeps the draw of the clients' sizes apart from those of the clients, which go by their numbers.
+	dealSeed = MaxClients
 )
 
 // Instrument is what the flow has to know of what it trades.
@@ -43,6 +46,7 @@ type Config struct {
 	Prefix       string               // PrefixLength characters that no other run against the same gateway uses, see RandomPrefix
 	Size         int                  // encoded bytes of every new order, exactly; ignored with Mix
 	Mix          []Share              // several sizes, drawn independently for every new order
+	ByClient     bool                 // with Mix: drawn once for every client instead, whose orders are then all of one size
 	Clients      int                  // 1 to MaxClients
 	Minimal      bool                 // ask for small acknowledgements, without the tag
 	CancelShare  float64              // share of cancels, 0 to 1; CancelShare + ReplaceShare at most 1
@@ -69,6 +73,7 @@ type Flow struct {
 	below  []float64                                    // share of the sizes up to and with this one, rising to 1
 	shapes [][][2*PriceSpread + 1][QuantitySpread]shape // by size, instrument, price - reference + PriceSpread, quantity - least
 	least  []uint64                                     // least quantity, by instrument
+	class  []int                                        // with ByClient: place in the mix of each client's size
 	noise  []byte                                       // random bytes that tags are cut from; never written again
 	ids    *atomic.Uint64
 }
@@ -102,6 +107,9 @@ func New(config Config) (*Flow, error) {
 	}
 	if err := f.weigh(mix); err != nil {
 		return nil, err
+	}
+	if config.ByClient {
+		f.deal(mix)
 	}
 	longest := 0
 	for _, share := range mix {
@@ -140,6 +148,27 @@ func (f *Flow) weigh(mix []Share) error {
 		f.below[i] /= total
 	}
 	return nil
+}
+
+// deal gives every client a size, so that each size has its share of them to within one, in an order drawn by the seed: whatever else goes by the
+// clients' numbers, accounts above all, must not go by size.
+func (f *Flow) deal(mix []Share) {
+	dealt := make([]int, len(mix))
+	for client := range f.config.Clients {
+		most, class := math.Inf(-1), 0
+		below := 0.0
+		for i := range mix {
+			owed := (f.below[i]-below)*float64(client+1) - float64(dealt[i])
+			below = f.below[i]
+			if owed > most {
+				most, class = owed, i
+			}
+		}
+		dealt[class]++
+		f.class = append(f.class, class)
+	}
+	rng := rand.New(rand.NewPCG(f.config.Seed, dealSeed))
+	rng.Shuffle(len(f.class), func(i, j int) { f.class[i], f.class[j] = f.class[j], f.class[i] })
 }
 
 // shape finds how orders on every instrument get their size, and the longest tag among them.

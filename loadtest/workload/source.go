@@ -15,6 +15,7 @@ import (
 type Source struct {
 	flow       *Flow
 	instrument int
+	class      int // place in the mix of all its orders' size; -1 = drawn for each
 	rng        *rand.Rand
 	ids        ids
 	block      [BlockOrders]drawn
@@ -50,9 +51,12 @@ type resting struct {
 func (f *Flow) Source(client int) *Source {
 	s := &Source{
 		flow:       f,
-		instrument: client % len(f.config.Instruments),
-		rng:        rand.New(rand.NewPCG(f.config.Seed, uint64(client))),
-		ids:        ids{prefix: f.config.Prefix, taken: f.ids},
+		instrument: client % len(f.config.Instruments), class: -1,
+		rng: rand.New(rand.NewPCG(f.config.Seed, uint64(client))),
+		ids: ids{prefix: f.config.Prefix, taken: f.ids},
+	}
+	if f.class != nil {
+		s.class = f.class[client]
 	}
 	template := f.template(s.instrument)
 	s.submit.Symbol = template.Symbol
@@ -119,6 +123,9 @@ func (s *Source) nextSubmit() {
 // drawSize draws the size of a new order, by its place in the mix.
 func (s *Source) drawSize() int {
 	below := s.flow.below
+	if s.class >= 0 {
+		return s.class
+	}
 	if len(below) == 1 {
 		return 0
 	}
@@ -128,6 +135,9 @@ func (s *Source) drawSize() int {
 	}
 	return i
 }
+
+// Class is the place in Config.Mix of the size that all of the client's orders have; -1 where it is drawn for each, or where there is one alone.
+func (s *Source) Class() int { return s.class }
 
 // drawBlock draws a balanced block: whatever order its halves come in, they cancel out.
 func (s *Source) drawBlock() {

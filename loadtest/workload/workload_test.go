@@ -409,3 +409,39 @@ func BenchmarkNext(b *testing.B) {
 		s.Next(&call)
 	}
 }
+
+// TestSizesByClient: every client's orders have one size, each size has its share of the clients, and neither goes by their numbers.
+func TestSizesByClient(t *testing.T) {
+	const clients = 500
+	mix := []workload.Share{{Size: 64, Weight: 50}, {Size: 64 << 10, Weight: 30}, {Size: 1 << 10, Weight: 20}}
+	f, err := workload.New(workload.Config{Seed: 3, Prefix: workload.RandomPrefix(), Mix: mix, ByClient: true, Clients: clients, Instruments: []workload.Instrument{{Symbol: "ACME", ReferencePrice: 10_000}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shares, ofAccount [3]int
+	for i := range clients {
+		s := f.Source(i)
+		for range 5 {
+			var call transports.Call
+			s.Next(&call)
+			if size := proto.Size(call.Request); size != mix[s.Class()].Size {
+				t.Fatalf("client %d of class %d sends an order of %d bytes", i, s.Class(), size)
+			}
+		}
+		shares[s.Class()]++
+		if i%2 == 0 {
+			ofAccount[s.Class()]++
+		}
+	}
+	if shares != [3]int{250, 150, 100} {
+		t.Errorf("clients by size %v, want 250, 150, 100", shares)
+	}
+	for class, n := range ofAccount {
+		if all := shares[class]; n < all/4 || n > all*3/4 {
+			t.Errorf("%d of %d clients of class %d have even numbers: accounts go by these", n, all, class)
+		}
+	}
+	if s, err := workload.New(workload.Config{Prefix: workload.RandomPrefix(), Mix: mix, Clients: 1, Instruments: []workload.Instrument{{Symbol: "ACME", ReferencePrice: 10_000}}}); err != nil || s.Source(0).Class() != -1 {
+		t.Errorf("drawn for each order: %v", err)
+	}
+}
