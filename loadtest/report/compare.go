@@ -17,10 +17,15 @@ const CompareSchema = "tailgate.loadtest.compare/v1"
 // level is below which p a difference counts.
 const level = 0.05
 
+// RunsToCompare is how many runs a side a comparison should have: with so many, runs of the same are called the same and a p50 that is longer by a tenth is
+// found in nine of ten comparisons at least (METHOD.md, the study of comparisons). Many cells in one comparison may need more, see enoughRuns.
+const RunsToCompare = 8
+
 // Comparison holds the runs of two files against each other. The run is the unit: within one the latencies depend on each other.
 type Comparison struct {
 	Schema string         `json:"schema"`
 	Notes  []string       `json:"notes"` // what else differs between the two
+	Tests  int            `json:"tests"` // figures of cells that were tested, for whose number p is adjusted
 	Cells  []ComparedCell `json:"cells"`
 }
 
@@ -40,7 +45,7 @@ type ComparedFigure struct {
 	Low      *float64    `json:"low"`    // 95 % interval of it
 	High     *float64    `json:"high"`
 	P        float64     `json:"p"`       // of Mann and Whitney's test
-	Adjusted float64     `json:"p_holm"`  // for the same figure of all cells
+	Adjusted float64     `json:"p_holm"`  // for all figures of all cells
 	Verdict  string      `json:"verdict"` // "higher", "lower", "~", or "too few runs"
 }
 
@@ -88,16 +93,23 @@ func Compare(a, b Run) Comparison {
 		}
 		out.Cells = append(out.Cells, cell)
 	}
-	// One test for each cell: the more there are, the likelier one of them sees what is not there.
-	for i := range compared {
-		var p []float64
-		for _, c := range out.Cells {
-			p = append(p, c.Figures[i].P)
-		}
-		for j, adjusted := range stats.Holm(p) {
-			out.Cells[j].Figures[i].judge(adjusted, len(out.Cells))
+	// One test for each figure of each cell: the more there are, the likelier one of them sees what is not there. Whoever reads four lines of a cell and finds
+	// one that differs has made four tests.
+	var figures []*ComparedFigure
+	var p []float64
+	for i := range out.Cells {
+		for j := range out.Cells[i].Figures {
+			if f := &out.Cells[i].Figures[j]; f.Runs[0] == 0 || f.Runs[1] == 0 {
+				f.Adjusted, f.Verdict = 1, "too few"
+			} else {
+				figures, p = append(figures, f), append(p, f.P)
+			}
 		}
 	}
+	for i, adjusted := range stats.Holm(p) {
+		figures[i].judge(adjusted, len(p))
+	}
+	out.Tests = len(p)
 	return out
 }
 
@@ -143,12 +155,10 @@ func (c *Cell) figure(name string) (float64, bool) {
 }
 
 // judge holds the adjusted p against the level. Where not even runs that all lie apart could reach it, there is no verdict.
-func (f *ComparedFigure) judge(adjusted float64, cells int) {
+func (f *ComparedFigure) judge(adjusted float64, tests int) {
 	f.Adjusted = adjusted
 	switch {
-	case f.Runs[0] == 0 || f.Runs[1] == 0:
-		f.Verdict = "too few"
-	case stats.LeastP(f.Runs[0], f.Runs[1])*float64(cells) >= level && adjusted >= level:
+	case stats.LeastP(f.Runs[0], f.Runs[1])*float64(tests) >= level && adjusted >= level:
 		f.Verdict = "too few runs"
 	case adjusted >= level:
 		f.Verdict = "~"
@@ -199,11 +209,11 @@ const comparedLayout = "  %-32s %11s %11s  %-26s %s"
 func CompareTable(w io.Writer, c Comparison, nameA, nameB string) error {
 	var t table
 	t.line("A is %s, B is %s; median of the runs, and the change from A to B with its 95 %% interval.", nameA, nameB)
-	t.line("~: no difference that the runs can tell from noise (Mann and Whitney's test, p adjusted by Holm for %s, level %v).", count(int64(len(c.Cells)), "cell"), level)
+	t.line("~: no difference that the runs can tell from noise (Mann and Whitney's test, p adjusted by Holm for %s, level %v).", count(int64(c.Tests), "test"), level)
 	for _, note := range c.Notes {
 		t.line("Not the same: %s.", note)
 	}
-	few := false
+	few, scant := false, false
 	for i, figure := range compared {
 		heading := figure + " of the response time"
 		if figure == "throughput" {
@@ -214,6 +224,7 @@ func CompareTable(w io.Writer, c Comparison, nameA, nameB string) error {
 		for _, cell := range c.Cells {
 			f := cell.Figures[i]
 			few = few || f.Verdict == "too few runs"
+			scant = scant || f.Verdict == "~" && min(f.Runs[0], f.Runs[1]) < RunsToCompare
 			t.line(comparedLayout, cut(cell.Cell, 32), f.text(0), f.text(1), f.change(), f.evidence())
 		}
 	}
@@ -223,11 +234,14 @@ func CompareTable(w io.Writer, c Comparison, nameA, nameB string) error {
 			left = append(left, fmt.Sprintf("%s: %d of A, %d of B", cell.Cell, cell.Invalid[0], cell.Invalid[1]))
 		}
 	}
-	if few || len(left) > 0 {
+	if few || scant || len(left) > 0 {
 		t.line("")
 	}
 	if few {
-		t.line("too few runs: even if all of B lay beyond all of A, p would not be below %v; measure with --repeat %d or more.", level, enoughRuns(len(c.Cells)))
+		t.line("too few runs: even if all of B lay beyond all of A, p would not be below %v; measure with --repeat %d or more.", level, enoughRuns(c.Tests))
+	}
+	if scant {
+		t.line("~ of fewer than %d runs a side says little: a difference of a tenth may hide there; measure with --repeat %d or more.", RunsToCompare, enoughRuns(c.Tests))
 	}
 	if len(left) > 0 {
 		t.line("INVALID runs were left out: %s.", strings.Join(left, "; "))
@@ -236,10 +250,10 @@ func CompareTable(w io.Writer, c Comparison, nameA, nameB string) error {
 	return err
 }
 
-// enoughRuns is with how many runs of each side p can be below the level for so many cells.
-func enoughRuns(cells int) int {
-	n := 1
-	for stats.LeastP(n, n)*float64(cells) >= level {
+// enoughRuns is how many runs of each side are advised for so many tests: RunsToCompare, or with how many p can be below the level at all.
+func enoughRuns(tests int) int {
+	n := RunsToCompare
+	for stats.LeastP(n, n)*float64(tests) >= level {
 		n++
 	}
 	return n
