@@ -95,9 +95,10 @@ type Notice interface {
 
 // Pool is the credit of one server. Safe for concurrent use.
 type Pool struct {
-	config    Config
-	maxFloors uint32
-	hungry    atomic.Bool
+	config      Config
+	maxFloors   uint32
+	maxExtended uint32
+	hungry      atomic.Bool
 
 	mu       sync.Mutex
 	accounts map[string]*account
@@ -106,6 +107,7 @@ type Pool struct {
 	asked    list[Share]   // shares with an open RECLAIM, the oldest first
 
 	floors      uint32 // units of floors and reserves
+	extended    uint32 // those of the floors that are extensions, see extend
 	lent        uint32 // units of the float that shares have: their outstanding ones less their floors
 	outstanding uint32 // granted, not released, not completed
 	inService   uint32 // used and not completed
@@ -131,7 +133,11 @@ type account struct {
 // New returns a pool of which nothing is granted.
 func New(config Config) *Pool {
 	config = config.withDefaults()
-	p := &Pool{config: config, maxFloors: min(config.Capacity/2, config.Capacity-config.Largest), accounts: make(map[string]*account), shortSince: -1}
+	p := &Pool{config: config, accounts: make(map[string]*account), shortSince: -1}
+	// The largest request finds room in the float, whatever the floors take.
+	p.maxFloors = min(config.Capacity/2, config.Capacity-config.Largest)
+	p.maxExtended = p.maxFloors / 32
+	p.maxFloors -= p.maxExtended
 	p.turns.init()
 	p.unspent.init()
 	p.asked.init()
@@ -157,10 +163,10 @@ func (p *Pool) Open(account string, start uint32, told Notice) *Share {
 	defer p.mu.Unlock()
 	s.account = p.join(account)
 	own := p.config.Floor + p.config.Reserve
-	if p.floors+own <= p.maxFloors && p.floors+p.lent+own <= p.config.Capacity {
-		s.floor, s.reserve = p.config.Floor, p.config.Reserve
+	if p.floors-p.extended+own <= p.maxFloors && p.floors+p.lent+own <= p.config.Capacity {
+		s.floor, s.own, s.reserve = p.config.Floor, p.config.Floor, p.config.Reserve
 		p.floors += own
-		p.controller.float = min(p.controller.float, p.ceiling())
+		p.bound()
 	}
 	s.granted.Store(start + s.floor)
 	p.settle(s)
@@ -169,6 +175,9 @@ func (p *Pool) Open(account string, start uint32, told Notice) *Share {
 
 // ceiling is the largest float that the floors leave. It is never below Largest.
 func (p *Pool) ceiling() uint32 { return p.config.Capacity - p.floors }
+
+// bound keeps the float below the ceiling after the floors have grown.
+func (p *Pool) bound() { p.controller.float = min(p.controller.float, p.ceiling()) }
 
 // join returns the account of a new share.
 func (p *Pool) join(name string) *account {
@@ -200,9 +209,10 @@ func (p *Pool) Tick(now int64) (again bool) {
 	// What the server slept through, stopped or starved of its core, is no client's fault.
 	p.uptime += min(max(now-p.lastTick, 0), int64(p.config.Standing))
 	p.lastTick = now
-	p.control(now)
+	p.controller.tick(now, p.waiting > 0, p.ceiling())
 	p.serve(now, nil, &told)
 	p.reclaim(now, &told)
+	p.serve(now, nil, &told) // whoever lost its place by that may have been in others' way
 	again = p.unlock()
 	told.deliver()
 	return again

@@ -6,9 +6,14 @@ import "fmt"
 // this server.
 const patienceForDemand = 8
 
+// mostPatience bounds patience, in times of Config.Standing, so that clients which are slow on purpose cannot raise it for themselves without end.
+const mostPatience = 4
+
 // patience is how long a grant may take until the request that uses it is here, for its share to count as prompt. What the queue before the server adds is not
 // the client's doing.
-func (p *Pool) patience() int64 { return int64(p.config.Standing) + p.controller.lag }
+func (p *Pool) patience() int64 {
+	return min(int64(p.config.Standing)+p.controller.lag, mostPatience*int64(p.config.Standing))
+}
 
 // reclaim asks for float that lies unused while others wait, the oldest first and no more than they wait for, and gives up shares that were asked and do neither
 // give back nor use what they have.

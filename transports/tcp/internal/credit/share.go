@@ -23,7 +23,8 @@ type Share struct {
 	broken  error         // what Violated says, set once
 
 	// With the pool's lock.
-	floor     uint32
+	floor     uint32 // what it takes of no float: its own, and while the pool is short its small answers under way
+	own       uint32
 	reserve   uint32 // counted among the pool's floors
 	released  uint32
 	used      uint32
@@ -77,11 +78,7 @@ func over(a, b uint32) uint32 {
 func (s *Share) Granted() uint32 { return s.granted.Load() }
 
 // Floor is what the share held when it was opened, in units.
-func (s *Share) Floor() uint32 {
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	return s.floor
-}
+func (s *Share) Floor() uint32 { return s.own }
 
 // Standing is the cost for which the share stands in the queue, 0 where it does not: what [Share.Answer] returned last, unless things have changed since.
 func (s *Share) Standing() uint32 {
@@ -124,6 +121,7 @@ func (s *Share) Request(now int64, released, cost, queued, next uint32) error {
 	}
 	p.controller.largest(cost)
 	p.settle(s)
+	p.restore(s, s, &told)
 	p.serve(now, s, &told)
 	p.unlock()
 	told.deliver()
@@ -147,6 +145,7 @@ func (s *Share) Demand(now int64, released, queued, next uint32) error {
 	}
 	s.released += back
 	p.settle(s)
+	p.restore(s, s, &told)
 	p.serve(now, s, &told)
 	p.unlock()
 	told.deliver()
@@ -204,17 +203,19 @@ func (s *Share) Answer(now int64, cost uint32) (granted, standing uint32) {
 	var told notices
 	p.mu.Lock()
 	s.answered += cost
-	if want := max(cost, s.floor); s.served() && want > s.unspent() {
+	if want := max(cost, s.own); s.served() && want > s.unspent() {
 		need := want - s.unspent()
 		switch {
 		case p.turns.empty() && p.fits(s, need):
 			p.grant(now, s, need)
+			fallthrough
+		case cost <= s.own && p.extend(s, need):
 			s.riding, s.standing = true, 0
 			p.totals.renewals++
 		default:
 			p.totals.refusals++
-			if cost > s.floor && s.prompt {
-				s.standing = max(s.standing, cost)
+			if cost > s.own && s.prompt && s.queued <= s.unspent() {
+				s.standing = cost
 			}
 		}
 	}
@@ -242,11 +243,12 @@ func (s *Share) Completed(now int64, cost uint32, service time.Duration) {
 	}
 	if s.sampling && !after(s.sampleEnd, s.completed) {
 		s.sampling = false
-		p.controller.sample(now - s.sampleFrom - int64(service))
+		p.controller.sample(now, s.sampleFrom, now-s.sampleFrom-int64(service))
 	}
-	p.completed(now, cost)
+	p.controller.completed(now, cost, p.waiting > 0, p.ceiling())
+	p.contract(s, cost)
 	p.settle(s)
-	p.restore(s, &told)
+	p.restore(s, nil, &told)
 	p.serve(now, nil, &told)
 	p.unlock()
 	told.deliver()
@@ -259,7 +261,7 @@ func (s *Share) Hold(now int64, held bool) {
 	p.mu.Lock()
 	s.held = held
 	p.settle(s)
-	p.restore(s, &told)
+	p.restore(s, nil, &told)
 	p.serve(now, nil, &told)
 	p.unlock()
 	told.deliver()
@@ -286,7 +288,7 @@ func (s *Share) Close(now int64) {
 
 // served reports whether the share may be granted anything. One that has half of the float in answers which nobody takes has to wait for those.
 func (s *Share) served() bool {
-	return !s.closed && !s.held && s.broken == nil && s.answered-s.done <= s.pool.controller.float/2
+	return !s.closed && !s.held && s.broken == nil && int64(int32(s.answered-s.done)) <= int64(s.pool.controller.float/2)
 }
 
 // stands is the cost for which the share is in the queue.

@@ -5,7 +5,7 @@ import "time"
 // Stats are a pool's present values, in units where nothing else is said. The fields from Grants on are totals since the start.
 type Stats struct {
 	Capacity   uint32
-	Floors     uint32        // floors and urgent reserves that connections hold
+	Floors     uint32        // floors and urgent reserves that connections hold, and small answers on their way that extend them
 	Float      uint32        // what the controller lets float beside them
 	Granted    uint32        // granted, not given back, not completed
 	Used       uint32        // of that, in service

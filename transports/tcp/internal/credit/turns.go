@@ -10,6 +10,31 @@ func (s *Share) more(need uint32) uint32 {
 	return over(s.outstanding()+need, s.floor) - s.lent
 }
 
+// extend lets a share hold its floor twice for a moment: unspent, while what it was used for last is answered and on its way to the kernel. So a small answer
+// carries its connection's next floor also while the pool is short, and no frame of its own has to. All shares together have a small part of the pool for this.
+func (p *Pool) extend(s *Share, need uint32) bool {
+	more := s.more(need)
+	if p.extended+more > p.maxExtended || p.floors+p.lent+more > p.config.Capacity {
+		return false
+	}
+	s.floor += more
+	p.floors += more
+	p.extended += more
+	p.bound()
+	s.granted.Add(need)
+	p.settle(s)
+	return true
+}
+
+// contract ends an extension when an answer of this cost is through.
+func (p *Pool) contract(s *Share, cost uint32) {
+	if less := min(over(s.floor, s.own), cost); less > 0 {
+		s.floor -= less
+		p.floors -= less
+		p.extended -= less
+	}
+}
+
 // turnCost is what the share's turn grants: what the next message lacks, or, where that is covered, as much again. The cost of the messages behind the next is not
 // known before they are next, so it is taken for the same.
 func (s *Share) turnCost() uint32 {
@@ -35,6 +60,7 @@ func (p *Pool) settle(s *Share) {
 	out, busy, unspent := s.outstanding(), s.inService(), s.unspent()
 	if s.closed && s.floor > out { // a closed share holds its floor only as far as it is in service
 		p.floors -= s.floor - out
+		p.extended -= min(over(s.floor, s.own), s.floor-out)
 		s.floor = out
 	}
 	lent, unmet := over(out, s.floor), uint32(0)
@@ -91,8 +117,10 @@ func (p *Pool) serve(now int64, self *Share, told *notices) {
 		s := a.shares.front()
 		need := s.turnCost()
 		more := s.more(need)
-		// A pool that is smaller than what somebody waits for would never grant it. The ceiling is no smaller than the largest request.
-		p.controller.float = max(p.controller.float, min(more, p.ceiling()))
+		if first := max(s.next, s.standing); first > s.unspent() {
+			// A float that is smaller than the message whose turn it is would never grant it. The ceiling is no smaller than the largest request.
+			p.controller.float = max(p.controller.float, min(over(first, s.own), p.ceiling()))
+		}
 		if p.lent+more > p.controller.float {
 			return
 		}
@@ -120,16 +148,17 @@ func (p *Pool) serve(now int64, self *Share, told *notices) {
 	}
 }
 
-// restore gives a share what costs no float: its floor, or of its demand what the floor covers, as soon as the floor is free. Where it stands in the queue for more
+// restore gives a share what costs no float: its floor, as soon as what has used it is completed. Where it stands in the queue for more
 // than its floor, all of that comes in its turn, in one frame.
-func (p *Pool) restore(s *Share, told *notices) {
-	if !s.served() || s.unmet > 0 && max(s.next, s.standing) > s.floor {
+func (p *Pool) restore(s, self *Share, told *notices) {
+	if !s.served() || s.unmet > 0 && max(s.next, s.standing) > s.own {
 		return
 	}
-	room := over(s.floor, s.outstanding())
-	if need := min(over(s.floor, s.unspent()), room); need > 0 {
+	if need := over(s.own, s.outstanding()); need > 0 {
 		s.granted.Add(need)
 		p.settle(s)
-		told.add(s, noticeGranted)
+		if s != self {
+			told.add(s, noticeGranted)
+		}
 	}
 }
