@@ -1,8 +1,6 @@
 package tcp
 
 import (
-	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +13,7 @@ import (
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
+	"tailgate/transports/tcp/internal/credit"
 	"tailgate/transports/tcp/internal/outbox"
 	"tailgate/transports/tcp/internal/wire"
 )
@@ -27,36 +26,37 @@ const (
 	maxControl = wire.MaxHandshake
 )
 
-// conn is one connection of the server. Everything but the box, ended, over and the socket belongs to its reader goroutine.
+// conn is the protocol of one connection of the server, whoever reads it: bytes in, frames, answers and credit, one commit for a batch. An engine owns everything
+// but the box, the share and what is atomic: a goroutine of its own ("net", see serve), or the event loop that it is one of many in ("spin", "park", see loop).
 type conn struct {
 	server *server
-	socket net.Conn // as accepted
-	nc     net.Conn // what frames are read from: the socket, or TLS on it
+	socket net.Conn // as accepted, or the loop's; it changes under the server's lock
+	nc     net.Conn // what the handshake, and the goroutine, read from: the socket, or TLS on it
 	log    *slog.Logger
-	ended  atomic.Bool                      // the reader has to stop: the journal failed
-	over   atomic.Pointer[transports.Fault] // the reader has to stop: the gateway ended the session, or its events
+	looped atomic.Pointer[looped]           // the connection's place in a loop, nil while it has a goroutine
+	ended  atomic.Bool                      // no further request: the journal failed
+	over   atomic.Pointer[transports.Fault] // no further request: the gateway ended the session, or its events, or the credit
 
 	// Set by the handshake.
 	session    transports.Session
 	box        *outbox.Box
-	raw        syscall.RawConn // nil where reads block
-	credit     bool            // flow: the client is held to its credit
-	maxPayload uint64          // largest payload that the client takes
+	share      *credit.Share // nil: the client is held to nothing
+	maxPayload uint64        // largest payload that the client takes
 
 	// In-buffer: in.B[r:w] is read and not handled. nil while there is nothing, so that an idle connection holds no buffer.
 	in           *outbox.Buffer
 	r, w         int
 	borrow       int   // how much to borrow for the next read
-	armed        int64 // when the read deadline fires, by transports.Now; 0 = not set
 	partialSince int64 // when the first byte of the frame in r came
 	lastFrame    int64
-	readN        int
-	readErr      error
-	readReady    func(fd uintptr) bool
+	reader       reader // of the goroutine
 
 	// Protocol state.
-	last uint32 // correlation id of the last request accepted
-	used uint32 // credit spent, a serial number like granted
+	last      uint32        // correlation id of the last request accepted
+	used      uint32        // cost of the normal requests accepted, a serial number
+	announced atomic.Uint32 // the latest Granted that was appended
+	urgent    atomic.Uint32 // cost of the urgent requests accepted and not flushed
+	held      bool          // the share is kept out of turns, since its client does not read
 
 	stream   *stream // the connection's subscription, nil while it has none
 	lastWord []byte  // the frame that tells the peer why, when a request has ended the connection
@@ -69,16 +69,24 @@ type conn struct {
 	answers  int // answers appended and not committed
 	bytes    int // their size
 	control  bool
+	owed     outbox.Debt // for them
+	price    uint32      // of the request at hand, until its answer has been accounted for
 }
 
 func newConn(s *server, nc net.Conn) *conn {
 	return &conn{server: s, socket: nc, nc: nc, log: s.log.With("remote", nc.RemoteAddr().String())}
 }
 
-// kick makes a blocked read return, so that the reader looks around.
-func (c *conn) kick() { _ = c.socket.SetReadDeadline(aLongTimeAgo) }
+// kick makes whoever reads look around, from any goroutine.
+func (c *conn) kick() {
+	if l := c.looped.Load(); l != nil {
+		l.wake()
+		return
+	}
+	_ = c.socket.SetReadDeadline(aLongTimeAgo)
+}
 
-// kill closes the connection at once, from any goroutine.
+// kill closes the connection at once, from any goroutine that has the server's lock.
 func (c *conn) kill() { _ = c.socket.Close() }
 
 // stopping reports whether the reader must not take another request.
@@ -86,155 +94,60 @@ func (c *conn) stopping() bool {
 	return c.ended.Load() || c.over.Load() != nil || c.server.draining.Load()
 }
 
-// run is the connection's goroutine.
-func (c *conn) run() {
-	defer c.server.leave(c)
-	defer c.socket.Close()
-	if err := c.handshake(); err != nil {
-		c.log.Warn("tcp: handshake failed", "error", err)
-		return
-	}
-	defer c.session.Close()
-	// When Shutdown gives up, a reader that waits for the journal has to hear of it.
-	defer context.AfterFunc(c.server.ctx, func() { c.box.Die(outbox.ErrClosed) })()
-	last := c.serve()
-	c.finish(last)
-}
-
-// handshake admits the peer. Its error is for the log; the peer has been told already.
-func (c *conn) handshake() error {
-	limit := c.server.limits.HandshakeTimeout
-	_ = c.socket.SetDeadline(time.Now().Add(limit))
-	if c.server.draining.Load() { // the kick may have come before the deadline
-		c.kick()
-	}
-	peer := transports.Peer{Transport: "tcp", Remote: c.socket.RemoteAddr()}
-	if c.server.tls != nil {
-		secure := tls.Server(c.socket, c.server.tls)
-		if err := secure.HandshakeContext(c.server.ctx); err != nil {
-			return fmt.Errorf("TLS: %w", err)
-		}
-		c.nc = secure
-		state := secure.ConnectionState()
-		peer.TLS = &state
-	}
-	hello, first, fault := c.readHello()
-	if fault == nil {
-		peer.Key = hello.Key
-		ctx, cancel := context.WithTimeout(c.server.ctx, limit)
-		session, err := c.server.gateway.Open(ctx, peer)
-		cancel()
-		if err != nil {
-			fault = transports.AsFault(err)
-		}
-		c.session = session
-	}
-	if fault != nil {
-		_ = c.socket.SetWriteDeadline(time.Now().Add(limit)) // the first one may be over, and that may be what has to be said
-		if _, err := c.nc.Write(errorFrame(fault, 0)); err == nil {
-			linger(c.nc, make([]byte, 512))
-		}
-		return fault
-	}
-	c.last, c.used = first-1, firstCounter
-	c.credit = hello.Features&wire.FeatureCredit != 0
-	c.maxPayload = uint64(hello.MaxPayload)
-	ack := wire.AckMessage{
-		Version: wire.Version, Features: hello.Features & wire.FeatureCredit,
-		MaxRequest: uint32(c.server.limits.MaxRequestBytes), Floor: c.server.floor, Largest: c.server.floor,
-		IdleTimeout: c.server.limits.IdleTimeout, RequestTimeout: c.server.limits.RequestTimeout, Model: c.server.model,
-	}
-	header := wire.Header{Type: wire.HelloAck}
-	if c.credit {
-		header.Credit, header.Aux = c.granted(), c.used
-	}
-	if _, err := c.nc.Write(wire.Frame(header, ack.Encode())); err != nil {
-		c.session.Close()
-		return err
-	}
-	// No deadline for writes: the box sets its own while it needs one.
-	_ = c.socket.SetDeadline(time.Time{})
-	c.raw = outbox.Raw(c.nc)
-	c.box = outbox.New(outbox.Config{
-		Pool: &c.server.pool, Conn: c.nc, Raw: c.raw, Limit: 2 * c.server.largestAnswer, EventRoom: eventRoom,
-		WriteTimeout: c.server.limits.WriteTimeout, Granted: c.used + c.server.floor,
-		OnDeath: func(reason error) {
-			switch {
-			case errors.Is(reason, outbox.ErrClosed):
-			case errors.Is(reason, outbox.ErrSlowReader):
-				c.log.Warn("tcp: connection closed", "reason", fmt.Sprintf("%v: %v", pb.Reason_REASON_SLOW_READER, reason))
-			default:
-				c.log.Warn("tcp: connection closed", "reason", reason)
-			}
-		},
-	})
-	c.readReady = c.readNow
+// start makes the out-buffer, when the handshake is over and the engine known. raw is nil where writes block; polled says that a loop polls the socket.
+func (c *conn) start(raw syscall.RawConn, polled bool) {
 	c.borrow, c.lastFrame = readSize, transports.Now()
-	return nil
+	c.box = outbox.New(outbox.Config{
+		Pool: &c.server.pool, Conn: c.nc, Raw: raw, Polled: polled, Limit: 2*c.server.largestAnswer + batchSize, EventRoom: eventRoom,
+		WriteTimeout: c.server.limits.WriteTimeout, OnFlushed: c.flushed, OnReady: c.ready, OnDeath: c.died,
+	})
 }
 
-// readHello reads the first frame and checks it.
-func (c *conn) readHello() (hello wire.HelloMessage, first uint32, fault *transports.Fault) {
-	var head [wire.HeaderSize]byte
-	n, err := io.ReadFull(c.nc, head[:])
-	if err != nil {
-		return hello, 0, c.noHello(err, head[:n])
-	}
-	h := wire.Parse(head[:])
-	if h.Type != wire.Hello {
-		return hello, 0, transports.Refuse(pb.Reason_REASON_MALFORMED, "the first frame must be HELLO; received %q, which is another protocol or %v", head, h.Type)
-	}
-	if h.Length > wire.MaxHandshake {
-		return hello, 0, transports.Refuse(pb.Reason_REASON_TOO_LARGE, "HELLO announces %d bytes, at most %d are taken", h.Length, wire.MaxHandshake)
-	}
-	payload := make([]byte, h.Length)
-	if n, err = io.ReadFull(c.nc, payload); err != nil {
-		return hello, 0, c.noHello(err, payload[:n])
-	}
-	if hello, err = wire.DecodeHello(payload); err != nil {
-		return hello, 0, transports.Refuse(pb.Reason_REASON_MALFORMED, "%v", err)
-	}
-	if hello.Lowest > wire.Version || hello.Highest < wire.Version {
-		return hello, 0, transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "this gateway speaks version %d of the protocol, the client %d to %d", wire.Version, hello.Lowest, hello.Highest)
-	}
-	return hello, h.Correlation, nil
-}
-
-// noHello says why there is no first frame.
-func (c *conn) noHello(err error, received []byte) *transports.Fault {
+// died logs why the connection was given up.
+func (c *conn) died(reason error) {
 	switch {
-	case c.server.draining.Load():
-		return transports.Refuse(pb.Reason_REASON_DRAINING, "the gateway is stopping; connect again later")
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return transports.Refuse(pb.Reason_REASON_DEADLINE_EXCEEDED, "no whole HELLO within %v; received %d bytes: %q", c.server.limits.HandshakeTimeout, len(received), received)
+	case errors.Is(reason, outbox.ErrClosed):
+	case errors.Is(reason, outbox.ErrSlowReader):
+		c.log.Warn("tcp: connection closed", "reason", fmt.Sprintf("%v: %v", pb.Reason_REASON_SLOW_READER, reason))
 	default:
-		return transports.Refuse(pb.Reason_REASON_MALFORMED, "the connection ended within HELLO (%v); received %d bytes: %q", err, len(received), received)
+		c.log.Warn("tcp: connection closed", "reason", reason)
 	}
 }
 
-// serve reads until the end and returns the frame that tells the peer why, nil where there is nobody to tell.
-func (c *conn) serve() (last []byte) {
-	for {
-		c.awaitRoom()
-		if err := c.fill(); err != nil {
-			return c.why(err)
-		}
-		if last, ok := c.process(); !ok {
-			return last
-		}
+// ready tells a loop that there is room to go on.
+func (c *conn) ready() {
+	if l := c.looped.Load(); l != nil {
+		l.wake()
 	}
 }
 
-// awaitRoom stops reading while too much waits to leave, whether for the peer or for the journal: then TCP's window is the only grant that the
-// peer has. Without credit nobody told the client to stop before. With it the answers of a client that keeps to it are always less
-// than that (the floor is one largest answer and a little), so it waits only for what costs none: PINGs without end. What one more read of those brings is
-// left below the box's limit, so that a peer that reads is not cut when the journal was slow.
-func (c *conn) awaitRoom() {
-	most := c.server.largestAnswer
-	if c.credit {
-		most = 2*most - 2*batchSize
+// room reports whether the next read may be made. It may not while more than one largest answer waits to leave, whether for the peer or for the journal: TCP's
+// window then holds the peer back. The next read brings at most another one, so that a peer that reads is never cut for what the journal kept. Meanwhile its
+// share gets no turn. Where room is false, ready is called when it has come.
+func (c *conn) room() bool {
+	room := c.box.Room(c.server.largestAnswer)
+	if c.share != nil && c.held == room {
+		c.held = !room
+		c.share.Hold(transports.Now(), c.held)
 	}
-	c.box.WaitBelow(most)
+	return room
+}
+
+// due is when the peer is late: with the rest of a frame, or with any frame.
+func (c *conn) due() int64 {
+	if c.w > c.r {
+		return c.partialSince + int64(c.server.limits.RequestTimeout)
+	}
+	return c.lastFrame + int64(c.server.limits.IdleTimeout)
+}
+
+// received takes n bytes that were read behind in.B[w].
+func (c *conn) received(n int, now int64) {
+	if c.w == c.r {
+		c.partialSince = now
+	}
+	c.w += n
+	c.exchange.ReceivedNs = now
 }
 
 // errStopped ends a read that has no reason of its own.
@@ -272,16 +185,20 @@ func (c *conn) why(err error) []byte {
 
 // goAway makes a GOAWAY frame: every request after the last accepted one is not processed and never will be.
 func (c *conn) goAway(fault *transports.Fault) []byte {
-	frame := faultFrame(wire.GoAway, fault, c.last, 0)
+	frame := faultFrame(wire.GoAway, fault, c.last)
 	h := wire.Parse(frame)
 	h.Aux = c.server.grace.Load()
 	h.Put(frame)
 	return frame
 }
 
-// finish sends the last frame behind the answers, waits until everything has left, and lets the peer read it.
-func (c *conn) finish(last []byte) {
+// conclude says the last word behind the answers and waits until everything has left. It waits for the journal, and for a peer as long as WriteTimeout. The
+// connection is then to be half-closed for its peer to read, where the box is not dead.
+func (c *conn) conclude(last []byte) {
 	c.commit()
+	if c.share != nil {
+		c.share.Close(transports.Now())
+	}
 	c.endStream()
 	if last != nil {
 		if room := c.box.Begin(len(last)); room != nil {
@@ -293,11 +210,6 @@ func (c *conn) finish(last []byte) {
 	if c.in != nil {
 		c.server.pool.Put(c.in)
 		c.in = nil
-	}
-	if c.box.Err() == nil {
-		scratch := c.server.pool.Get(512)
-		linger(c.nc, scratch.B)
-		c.server.pool.Put(scratch)
 	}
 }
 
@@ -315,78 +227,6 @@ func (c *conn) Release(mark uint64, err error) {
 	c.kick()
 }
 
-// fill reads once into the in-buffer. The error is os.ErrDeadlineExceeded when RequestTimeout or IdleTimeout is over, errStopped when the
-// reader has to stop, io.EOF, or the socket's.
-func (c *conn) fill() error {
-	due := c.lastFrame + int64(c.server.limits.IdleTimeout)
-	if c.in != nil {
-		due = c.partialSince + int64(c.server.limits.RequestTimeout)
-	}
-	for {
-		// The deadline is moved only when it would fire too late. One that fires early is found below to be early, and set again: so a busy
-		// connection does not touch the timer for every frame.
-		if c.armed == 0 || due < c.armed {
-			_ = c.socket.SetReadDeadline(time.Now().Add(time.Duration(due - transports.Now())))
-			c.armed = due
-		}
-		if c.stopping() { // looked at after the deadline was set, since a kick is a deadline too
-			return errStopped
-		}
-		n, err := c.read()
-		if n > 0 {
-			now := transports.Now()
-			if c.w == c.r {
-				c.partialSince = now
-			}
-			c.w += n
-			c.exchange.ReceivedNs = now
-			if c.stopping() { // a kick and bytes that come together may look like bytes alone
-				return errStopped
-			}
-			return nil
-		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
-		}
-		if c.stopping() {
-			return errStopped
-		}
-		if transports.Now() >= due {
-			return err
-		}
-		c.armed = 0
-	}
-}
-
-// read reads once, waiting for the first byte. n > 0 or an error.
-func (c *conn) read() (n int, err error) {
-	if c.raw != nil {
-		if err = c.raw.Read(c.readReady); err == nil {
-			n, err = c.readN, c.readErr
-		}
-	} else {
-		c.lend()
-		n, err = c.nc.Read(c.in.B[c.w:])
-		if n == 0 {
-			c.unlend()
-		}
-	}
-	if n == 0 && err == nil {
-		err = io.EOF
-	}
-	return n, err
-}
-
-// readNow is called when the socket may be readable. A buffer is borrowed here and not before, so that whoever waits holds none.
-func (c *conn) readNow(fd uintptr) bool {
-	c.lend()
-	var again bool
-	if c.readN, again, c.readErr = outbox.TryRead(fd, c.in.B[c.w:]); c.readN == 0 {
-		c.unlend()
-	}
-	return !again
-}
-
 func (c *conn) lend() {
 	if c.in == nil {
 		c.in = c.server.pool.Get(headroom + c.borrow)
@@ -401,9 +241,18 @@ func (c *conn) unlend() {
 	}
 }
 
-// process handles every whole frame in the in-buffer and makes room for the rest of the next one. ok is false when the connection has to end,
-// with the frame that says why.
-func (c *conn) process() (last []byte, ok bool) {
+// next is what follows process.
+type next int
+
+const (
+	nextRead next = iota // more bytes
+	nextRoom             // again, without a read, when there is room: frames are left
+	nextEnd              // the connection has to end
+)
+
+// process handles the whole frames in the in-buffer and makes room for the rest of the next one. With nextEnd, last is the frame that says why, nil where there
+// is nobody to tell.
+func (c *conn) process() (last []byte, next next) {
 	largest := readSize
 	var need int
 	for {
@@ -416,11 +265,12 @@ func (c *conn) process() (last []byte, ok bool) {
 			break
 		}
 		h := wire.Parse(have)
-		if fault := c.check(h); fault != nil {
-			c.log.Warn("tcp: connection closed", "reason", fault.Message, "frame", h.Type.String())
-			return errorFrame(fault, h.Correlation), false
-		}
 		size := wire.HeaderSize + int(h.Length)
+		fault := c.check(h, len(have) >= size)
+		if fault != nil {
+			c.log.Warn("tcp: connection closed", "reason", fault.Message, "frame", h.Type.String())
+			return errorFrame(fault, h.Correlation), nextEnd
+		}
 		if len(have) < size {
 			need = size
 			break
@@ -429,24 +279,26 @@ func (c *conn) process() (last []byte, ok bool) {
 		c.r += size
 		c.lastFrame, c.partialSince = c.exchange.ReceivedNs, c.exchange.ReceivedNs
 		if !c.frame(h, have[wire.HeaderSize:size:size]) {
-			return c.lastWord, false
+			return c.lastWord, nextEnd
 		}
 		if c.bytes >= batchSize {
 			c.commit()
 			if c.stopping() {
-				return c.why(errStopped), false
+				return c.why(errStopped), nextEnd
 			}
-			c.awaitRoom()
+			if !c.room() {
+				return nil, nextRoom
+			}
 		}
 	}
 	c.commit()
 	c.borrow = max(largest, need)
-	c.room(need)
-	return nil, true
+	c.keep(need)
+	return nil, nextRead
 }
 
-// room keeps what is left of the in-buffer where the whole of its frame fits.
-func (c *conn) room(need int) {
+// keep keeps what is left of the in-buffer where the whole of its frame fits.
+func (c *conn) keep(need int) {
 	if c.in == nil {
 		return
 	}
@@ -482,12 +334,21 @@ func (c *conn) give() *outbox.Buffer {
 
 // commit ends the batch: the session promises a Release, which writes.
 func (c *conn) commit() {
+	if c.owed.Cost|c.owed.Urgent != 0 {
+		c.owed.Service = time.Duration(transports.Now() - c.exchange.ReceivedNs)
+		c.box.Owe(c.owed)
+		c.owed = outbox.Debt{}
+	}
 	switch {
 	case c.answers > 0:
 		c.answers, c.bytes, c.control = 0, 0, false
 		c.session.Commit(c, c.box.Mark())
 	case c.control:
-		c.control = false
+		c.bytes, c.control = 0, false
 		c.box.Flush()
+	}
+	if c.share != nil {
+		c.announce()
+		c.server.tick()
 	}
 }

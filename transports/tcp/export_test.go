@@ -1,11 +1,18 @@
 package tcp
 
 import (
+	"context"
 	"net"
 
 	"tailgate/transports"
 	"tailgate/transports/internal/sockopt"
+	"tailgate/transports/tcp/internal/credit"
 )
+
+// ListenWith starts a server with a pool of credit of its own.
+func ListenWith(gateway transports.Gateway, config transports.ListenConfig, pool credit.Config) (transports.Server, error) {
+	return listenWith(context.Background(), gateway, config, pool)
+}
 
 // SetWriteBuffers gives the sockets of a server's open connections a send buffer of so many bytes, or of the least that the system has.
 func SetWriteBuffers(of transports.Server, bytes int) error {

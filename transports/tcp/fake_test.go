@@ -10,6 +10,7 @@ import (
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/tcp"
+	"tailgate/transports/tcp/internal/credit"
 )
 
 // gateway is a fake order path. It answers every order with an acknowledgement that echoes the tag, counts what it handled, and releases
@@ -95,10 +96,16 @@ func (g *gateway) ids() []string {
 // listen starts a server that is shut down with the test.
 func listen(t testing.TB, g transports.Gateway, config transports.ListenConfig) transports.Server {
 	t.Helper()
+	return listenWith(t, g, config, credit.Config{})
+}
+
+// listenWith is listen with a pool of credit of its own.
+func listenWith(t testing.TB, g transports.Gateway, config transports.ListenConfig, pool credit.Config) transports.Server {
+	t.Helper()
 	if config.Address == "" {
 		config.Address = "127.0.0.1:0"
 	}
-	server, err := tcp.Transport().Listen(context.Background(), g, config)
+	server, err := tcp.ListenWith(g, config, pool)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,9 @@ import (
 	"tailgate/transports/tcp/internal/wire"
 )
 
-// check judges a frame by its header, before its payload is there and before anything is allocated for it. A fault is fatal for the connection.
-func (c *conn) check(h wire.Header) *transports.Fault {
+// check judges a frame by its header, before its payload is there and before anything is allocated for it. whole says that it is there; then it is paid for.
+// A fault is fatal for the connection.
+func (c *conn) check(h wire.Header, whole bool) *transports.Fault {
 	if h.Type == wire.Request {
 		if h.Length > uint32(c.server.limits.MaxRequestBytes) {
 			return transports.Refuse(pb.Reason_REASON_TOO_LARGE, "the request has %d bytes, at most %d are taken", h.Length, c.server.limits.MaxRequestBytes)
@@ -22,15 +23,14 @@ func (c *conn) check(h wire.Header) *transports.Fault {
 		if h.Correlation != c.last+1 {
 			return transports.Malformed("correlation id", "request %d follows request %d, it has to be %d", h.Correlation, c.last, c.last+1)
 		}
-		if c.credit {
-			spent := c.used + c.server.model.Cost(transports.Operation(h.Code), h.Length)
-			if wire.After(spent, c.box.Granted()) {
-				if granted := c.box.GrantedExactly(); wire.After(spent, granted) {
-					return transports.Refuse(pb.Reason_REASON_NO_CREDIT, "the request brings the credit used to %d, %d is granted", spent, granted)
-				}
-			}
+		op := transports.Operation(h.Code)
+		if h.Flags&wire.ClassMask == wire.Urgent && !wire.MayBeUrgent(op) {
+			return transports.Malformed("class", "%v cannot be an urgent request", op)
 		}
-		return nil
+		if whole {
+			return c.pay(h, op)
+		}
+		return c.afford(h, op)
 	}
 	switch h.Type {
 	case wire.Ping, wire.Demand, wire.Error:
@@ -42,8 +42,13 @@ func (c *conn) check(h wire.Header) *transports.Fault {
 	if h.Length > maxControl {
 		return transports.Refuse(pb.Reason_REASON_TOO_LARGE, "%v has %d bytes of payload, at most %d are taken", h.Type, h.Length, maxControl)
 	}
-	if h.Type == wire.Ping && c.credit && h.Aux != c.used {
+	if h.Type == wire.Ping && c.share != nil && h.Aux != c.used {
 		return transports.Malformed("aux", "PING says that %d of the credit is used, the gateway counts %d", h.Aux, c.used)
+	}
+	if h.Type == wire.Demand && c.share != nil && whole {
+		if err := c.share.Demand(transports.Now(), h.Credit, h.Aux, uint32(h.Y)); err != nil {
+			return transports.Refuse(pb.Reason_REASON_NO_CREDIT, "%v", err)
+		}
 	}
 	return nil
 }
@@ -54,7 +59,8 @@ func (c *conn) frame(h wire.Header, payload []byte) bool {
 	case wire.Request:
 		return c.take(h, payload)
 	case wire.Ping:
-		pong := wire.Header{Type: wire.Pong, Correlation: h.Correlation, Credit: c.granted(), Aux: c.used}
+		pong := wire.Header{Type: wire.Pong, Correlation: h.Correlation, Aux: c.used}
+		pong.Credit, _ = c.granted()
 		room := c.box.Begin(wire.HeaderSize)
 		if room == nil {
 			return false
@@ -69,25 +75,15 @@ func (c *conn) frame(h wire.Header, payload []byte) bool {
 		_ = proto.Unmarshal(payload, &detail) // for the log only: what can be read of it
 		c.log.Warn("tcp: connection closed by its client", "reason", transports.FaultFromDetail(&detail).Error())
 		return false
-	default: // DEMAND while the feature is not agreed, and what a later version may say
+	default: // DEMAND, which check has taken, and what a later version may say
 		return true
 	}
-}
-
-// granted is what the next frame to the client announces: every request gives back its cost with its own answer, so the client holds the floor
-// again when it has read it.
-func (c *conn) granted() uint32 {
-	if !c.credit {
-		return 0
-	}
-	return c.used + c.server.floor
 }
 
 // take answers one request. It returns false when the connection has to end.
 func (c *conn) take(h wire.Header, payload []byte) bool {
 	op := transports.Operation(h.Code)
 	c.last = h.Correlation
-	c.used += c.server.model.Cost(op, h.Length)
 	fault := c.prepare(h, op, payload)
 	if fault == nil && op.OfSession() {
 		return c.step(h)
@@ -150,7 +146,8 @@ func (c *conn) handle(h wire.Header) (fault *transports.Fault) {
 
 // answer appends the RESPONSE. open is false when the box takes nothing more.
 func (c *conn) answer(h wire.Header) (fault *transports.Fault, open bool) {
-	header := wire.Header{Type: wire.Response, Code: h.Code, Correlation: h.Correlation, Credit: c.granted()}
+	header := wire.Header{Type: wire.Response, Code: h.Code, Correlation: h.Correlation}
+	header.Credit, header.Y = c.granted()
 	limit := c.server.model.LargestAnswer(transports.Operation(h.Code), h.Length)
 	if response, ok := c.exchange.Response.(*pb.SubmitOrderResponse); ok {
 		size := hotcodec.SizeSubmitOrderResponse(response)
@@ -241,7 +238,10 @@ func (c *conn) unencodable(err error) *transports.Fault {
 
 // reject appends the REJECT. It returns false when the connection has to end: the fault is final, or the box takes nothing more.
 func (c *conn) reject(fault *transports.Fault, correlation uint32) bool {
-	frame := faultFrame(wire.Reject, fault, correlation, c.granted())
+	frame := faultFrame(wire.Reject, fault, correlation)
+	h := wire.Parse(frame)
+	h.Credit, h.Y = c.granted()
+	h.Put(frame)
 	room := c.box.Begin(len(frame))
 	if room == nil {
 		return false
@@ -256,14 +256,14 @@ func (c *conn) reject(fault *transports.Fault, correlation uint32) bool {
 }
 
 // faultFrame is a frame of type t that carries a fault.
-func faultFrame(t wire.Type, fault *transports.Fault, correlation, granted uint32) []byte {
+func faultFrame(t wire.Type, fault *transports.Fault, correlation uint32) []byte {
 	detail := fault.Detail()
 	payload, err := proto.Marshal(detail)
 	if err != nil { // a text that is not UTF-8, e.g. from a peer's bytes
 		detail.Field, detail.Message = "", fmt.Sprintf("%+q", detail.GetField()+" "+detail.GetMessage())
 		payload, _ = proto.Marshal(detail) // the quoted text is ASCII
 	}
-	return wire.Frame(wire.Header{Type: t, Code: uint16(detail.GetReason()), Correlation: correlation, Credit: granted, Aux: detail.GetRetryAfterMs()}, payload)
+	return wire.Frame(wire.Header{Type: t, Code: uint16(detail.GetReason()), Correlation: correlation, Aux: detail.GetRetryAfterMs()}, payload)
 }
 
 // stampFields are the numbers of sent_ns in the answers that have one.

@@ -13,7 +13,7 @@ import (
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
-	"tailgate/transports/tcp/internal/outbox"
+	"tailgate/transports/tcp/internal/credit"
 	"tailgate/transports/tcp/internal/wire"
 )
 
@@ -46,15 +46,12 @@ func path(t testing.TB) *conn {
 	}
 	near, far := net.Pipe()
 	t.Cleanup(func() { _, _, _ = null.Close(), near.Close(), far.Close() })
-	s := &server{limits: transports.Limits{}.WithDefaults(), model: wire.Model(), log: slog.New(slog.DiscardHandler), ctx: context.Background()}
-	largest, floor := s.model.Largest(uint32(s.limits.MaxRequestBytes))
-	s.floor, s.largestAnswer = floor, largest+wire.HeaderSize
+	s := &server{model: wire.Model(), log: slog.New(slog.DiscardHandler), ctx: context.Background()}
+	s.setLimits(transports.Limits{}.WithDefaults(), credit.Config{Floor: 16 * 82}) // for a batch of 16 orders of 64 KiB
 	c := newConn(s, near)
-	c.session, c.credit, c.maxPayload = nullSession{}, true, 1<<32-1
-	c.used, c.borrow = firstCounter, readSize
-	c.box = outbox.New(outbox.Config{
-		Pool: &s.pool, Conn: near, Raw: raw, Limit: 2 * s.largestAnswer, EventRoom: eventRoom, WriteTimeout: s.limits.WriteTimeout, Granted: c.used + floor,
-	})
+	c.session, c.used, c.maxPayload = nullSession{}, firstCounter, 1<<32-1
+	c.start(raw, false)
+	c.openShare()
 	return c
 }
 
@@ -83,7 +80,7 @@ func feed(t testing.TB, c *conn, frames []byte) {
 	c.lend()
 	c.w += copy(c.in.B[c.w:], frames)
 	c.exchange.ReceivedNs = transports.Now()
-	if last, ok := c.process(); !ok {
+	if last, next := c.process(); next != nextRead {
 		t.Fatalf("the connection ended: %q", last)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
+	"tailgate/transports/tcp/internal/credit"
 	"tailgate/transports/tcp/internal/wire"
 )
 
@@ -268,52 +269,29 @@ func TestCorrelationIDsStartAnywhere(t *testing.T) {
 	}
 }
 
-// TestCreditIsHeldTo keeps answers back, so that no credit returns: what the floor covers is taken, the next request is proven wrong.
+// TestCreditIsHeldTo sends a request that the floor does not cover, behind one that it does: the first is answered, and the second is proven wrong by its header alone.
 func TestCreditIsHeldTo(t *testing.T) {
-	h := newHeld()
-	g := &gateway{commit: h.commit}
-	log := &logged{}
-	p := greet(t, listen(t, g, transports.ListenConfig{Logger: log.logger()}), wire.FeatureCredit)
-	start, n := p.used, 0
-	for {
-		b := p.order(fmt.Sprint("order-", n), 10)
-		p.send(b)
-		if p.used-start > p.floor {
-			break
-		}
-		n++
-	}
-	for len(g.ids()) < n { // all that was paid for has been handled before anything is released
-		<-h.came
-	}
-	// The error waits behind the answers, which wait for the journal.
-	g.waitHandled(t, n)
-	waitLog(t, log, "is granted") // judged, before a release could pay for it
-	released := make(chan struct{})
-	go func() { // marks still to come are released as they come
-		defer close(released)
-		for {
-			h.release(nil)
-			if _, ok := <-h.came; !ok {
-				return
+	for name, whole := range map[string]bool{"the whole request": true, "its header": false} {
+		t.Run(name, func(t *testing.T) {
+			g := &gateway{}
+			p := greet(t, listenWith(t, g, transports.ListenConfig{}, credit.Config{Floor: credit.DefaultFloor}), wire.FeatureCredit)
+			p.send(p.order("covered", 10))
+			p.response()
+			b := p.order("dear", 60<<10)
+			if !whole {
+				b = b[:wire.HeaderSize]
 			}
-		}
-	}()
-	for i := range n {
-		if head, m := p.response(); m.ClientOrderId != fmt.Sprint("order-", i) || head.Correlation != uint32(i+1) {
-			t.Fatalf("answer %d is of %s", i, m.ClientOrderId)
-		}
-	}
-	head, fault := p.expect(wire.Error)
-	checkFault(t, fault, pb.Reason_REASON_NO_CREDIT, pb.Outcome_OUTCOME_NOT_PROCESSED, "is granted")
-	if head.Correlation != uint32(n+1) {
-		t.Errorf("ERROR names request %d, want %d", head.Correlation, n+1)
-	}
-	p.expectEnd()
-	close(h.came)
-	<-released
-	if len(g.ids()) != n {
-		t.Errorf("%d orders were handled, credit was there for %d", len(g.ids()), n)
+			p.send(b)
+			h, fault := p.expect(wire.Error)
+			checkFault(t, fault, pb.Reason_REASON_NO_CREDIT, pb.Outcome_OUTCOME_NOT_PROCESSED, "granted")
+			if h.Correlation != 2 {
+				t.Errorf("ERROR names request %d, want 2", h.Correlation)
+			}
+			p.expectEnd()
+			if ids := g.ids(); len(ids) != 1 {
+				t.Errorf("handled %v, want the first order only", ids)
+			}
+		})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/internal/sockopt"
+	"tailgate/transports/tcp/internal/credit"
 	"tailgate/transports/tcp/internal/outbox"
 	"tailgate/transports/tcp/internal/wire"
 )
@@ -35,8 +36,10 @@ type server struct {
 	pool     outbox.Pool
 
 	model         wire.CostModel
-	floor         uint32 // credit that every connection holds: the cost of one largest message
-	largestAnswer uint64 // payload and header of one largest answer, in bytes
+	credit        *credit.Pool
+	ticking       atomic.Bool // a goroutine ticks for the pool
+	loop          *loop       // reads the connections; nil where each has a goroutine
+	largestAnswer uint64      // payload and header of one largest answer, in bytes
 
 	ctx      context.Context // of every Handle; ends when Shutdown gives up
 	cancel   context.CancelFunc
@@ -51,6 +54,11 @@ type server struct {
 }
 
 func listen(ctx context.Context, gateway transports.Gateway, config transports.ListenConfig) (transports.Server, error) {
+	return listenWith(ctx, gateway, config, credit.Config{})
+}
+
+// listenWith is listen with another pool of credit than the default, whose largest cost follows from the limits.
+func listenWith(ctx context.Context, gateway transports.Gateway, config transports.ListenConfig, pool credit.Config) (transports.Server, error) {
 	limits := config.Limits.WithDefaults()
 	if limits.MaxRequestBytes < 1 || limits.MaxRequestBytes > maxMaxRequest {
 		return nil, fmt.Errorf("tcp: MaxRequestBytes is %d, it must be 1 to %d", limits.MaxRequestBytes, maxMaxRequest)
@@ -60,18 +68,28 @@ func listen(ctx context.Context, gateway transports.Gateway, config transports.L
 		return nil, fmt.Errorf("tcp: %w", err)
 	}
 	s := &server{
-		gateway: gateway, limits: limits, tls: withALPN(config.TLS), log: config.Logger, listener: listener,
+		gateway: gateway, tls: withALPN(config.TLS), log: config.Logger, listener: listener,
 		model: wire.Model(), refusals: make(chan struct{}, maxRefusals),
 		conns: make(map[*conn]struct{}), work: 1, idle: make(chan struct{}),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	largest, floor := s.model.Largest(uint32(limits.MaxRequestBytes))
-	s.floor, s.largestAnswer = floor, largest+wire.HeaderSize
+	s.setLimits(limits, pool)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	go s.accept()
 	return s, nil
+}
+
+// setLimits derives what follows from the limits.
+func (s *server) setLimits(limits transports.Limits, pool credit.Config) {
+	largest, cost := s.model.Largest(uint32(limits.MaxRequestBytes))
+	s.limits, s.largestAnswer = limits, largest+wire.HeaderSize
+	if pool.Floor == 0 { // every connection holds the cost of one largest message
+		pool.Floor, pool.Capacity = cost, 2*uint32(limits.MaxConnections)*(cost+credit.DefaultReserve)
+	}
+	pool.Largest = cost
+	s.credit = credit.New(pool)
 }
 
 // Addr implements transports.Server.

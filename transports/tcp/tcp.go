@@ -77,5 +77,5 @@ const maxMaxRequest = 32 << 20
 
 // errorFrame is the last frame to a peer: what was wrong, and what became of the requests that have no answer.
 func errorFrame(fault *transports.Fault, correlation uint32) []byte {
-	return faultFrame(wire.Error, fault, correlation, 0)
+	return faultFrame(wire.Error, fault, correlation)
 }

@@ -3,14 +3,15 @@
 //
 // A frame goes through three positions, counted in bytes since the start: appended (encoded into the buffer), released (allowed to leave) and
 // flushed (taken by the kernel). Whoever releases also writes, once and without blocking; what the kernel does not take is left to a writer
-// goroutine that exists only while the socket is full (always where there is no raw socket: under TLS). At most one goroutine writes at a time, and it
-// does so outside the lock, so that neither who appends nor who releases waits for a system call of another.
+// goroutine that exists only while the socket is full (always where there is no raw socket: under TLS), or, in a polled box, to its owner's event loop. At
+// most one goroutine writes at a time, and it does so outside the lock, so that neither who appends nor who releases waits for a system call of another.
 //
 // Events are frames that nobody asked for one by one, so no credit bounds them: a box counts their bytes apart, and whoever appends them waits for room of
 // their own. What is said below of too much that waits is about everything else, as if there were none.
 //
-// The package knows frames as far as it must: it sets the stamp of a RESPONSE when it is released, and remembers the credit of the last frame
-// that the kernel has taken whole. It must never know sessions, operations or what an order means.
+// What an answer has taken of something that is scarce comes back when the kernel has it: see [Box.Owe].
+//
+// The package knows frames as far as it must: it sets the stamp of a RESPONSE when it is released, and counts the bytes of an EVENT. It must never know sessions, operations or what an order means.
 package outbox
 
 import (
@@ -20,7 +21,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -50,8 +50,10 @@ type Box struct {
 	eventRoom    uint64          // most bytes of events appended and not flushed
 	writeTimeout time.Duration
 	onDeath      func(error) // called once, without the lock, on the goroutine that found out
+	onFlushed    func(Debt)
+	onReady      func()
+	polled       bool
 	stayOpen     bool
-	granted      atomic.Uint32
 
 	mu          sync.Mutex
 	changed     sync.Cond // flushed went up, or the state changed
@@ -64,6 +66,14 @@ type Box struct {
 	events      uint64 // bytes of EVENT frames appended and not wholly flushed
 	eventsEnded bool   // no more of them
 	outstanding int    // marks taken and not released
+	debts       debts  // what is owed for answers that are not flushed
+	settling    int    // goroutines that are giving settled ones to onFlushed
+	settlers    int    // and those that wait for them
+	awaited     uint64 // onReady is due when less than this is not flushed; 0 = is not asked for
+	full        bool   // polled: the socket takes nothing until Writable
+	again       bool   // polled: Writable came while somebody wrote
+	stalledAt   uint64 // polled: flushed at stalledSince
+	stalledFrom int64  // polled: when Overdue first saw it so; 0 = it has not
 	dirty       bool   // answers appended since the last mark
 	flushing    bool   // somebody has the writer's role
 	writing     bool   // and is in a system call, outside the lock
@@ -91,8 +101,16 @@ type Config struct {
 	Limit        uint64          // most bytes released and not taken by the kernel, events apart; beyond it the peer is a slow reader
 	EventRoom    uint64          // most bytes of events appended and not taken by the kernel, or one event; see [Box.Event]
 	WriteTimeout time.Duration   // without any byte taken while some are due
-	Granted      uint32          // credit announced so far
 	OnDeath      func(error)     // why the connection was given up; may be called on any goroutine
+
+	// OnFlushed is called for each Owe, once the kernel has taken what it stands behind, or never will: without the lock, on any goroutine, in no order.
+	OnFlushed func(Debt)
+	// OnReady is what Room promises; of a polled box it also says that Writable is to be called, which nothing else may tell. It is called with the lock
+	// held, so it must not call the box, and must not wait.
+	OnReady func()
+	// Polled says that the owner polls the socket: while it is full, no goroutine waits for it, and the owner calls Writable when it takes bytes again, and
+	// Overdue now and then.
+	Polled bool
 	// StayOpen leaves the socket open when a write fails because the peer is gone, so that what the peer said before can still be read. The owner
 	// closes it.
 	StayOpen bool
@@ -102,33 +120,18 @@ type Config struct {
 func New(config Config) *Box {
 	b := &Box{
 		pool: config.Pool, conn: config.Conn, socket: config.Conn, raw: config.Raw, limit: config.Limit, eventRoom: config.EventRoom,
-		writeTimeout: config.WriteTimeout, onDeath: config.OnDeath, stayOpen: config.StayOpen, done: make(chan struct{}),
+		writeTimeout: config.WriteTimeout, onDeath: config.OnDeath, onFlushed: config.OnFlushed, onReady: config.OnReady, polled: config.Polled,
+		stayOpen: config.StayOpen, done: make(chan struct{}),
 	}
 	if below, ok := config.Conn.(interface{ NetConn() net.Conn }); ok {
 		b.socket = below.NetConn()
 	}
-	b.granted.Store(config.Granted)
 	b.changed.L = &b.mu
 	b.writeOnce, b.writeMore = b.once, b.more // prepared, so that a write allocates nothing
 	if b.raw == nil {
 		go b.writeBlocking()
 	}
 	return b
-}
-
-// Granted is the credit in the last frame that the kernel has taken whole. While a write is under way on another goroutine it may be behind: the peer
-// can have the frame before the write has returned here. See [Box.GrantedExactly].
-func (b *Box) Granted() uint32 { return b.granted.Load() }
-
-// GrantedExactly is Granted after the write that is under way, if any: nothing that the peer may have read is missing. It is asked before a peer is
-// called a liar, so it may wait for a system call, and under TLS for WriteTimeout.
-func (b *Box) GrantedExactly() uint32 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for b.writing {
-		b.changed.Wait()
-	}
-	return b.granted.Load()
 }
 
 // Begin returns n bytes of room for one frame and locks the box; End must follow. It returns nil, unlocked, where the box takes nothing more.
@@ -257,7 +260,7 @@ func (b *Box) flush() {
 		b.settle()
 		return
 	}
-	if b.flushing || b.dead != nil || b.flushed == b.released {
+	if b.flushing || b.full || b.dead != nil || b.flushed == b.released {
 		b.settle()
 		return
 	}
@@ -280,17 +283,26 @@ func (b *Box) flush() {
 			b.settle()
 			return
 		}
-		if b.wrote < b.want {
+		if b.wrote < b.want && !b.again {
 			break
 		}
+		b.again = false
 	}
 	if b.flooded() {
 		b.flushing = false
 		b.drown()
 		return
 	}
+	if b.polled {
+		b.flushing, b.full, b.stalledFrom = false, true, 0
+		if b.wrote == b.want { // it is not full, others release faster than this: no event will come of it
+			b.onReady()
+		}
+		b.settle()
+		return
+	}
 	go b.writeRest() // it has flushing now
-	b.mu.Unlock()
+	b.leave()
 }
 
 // settle looks at what a change of state means, and unlocks.
@@ -302,7 +314,7 @@ func (b *Box) settle() {
 	if b.finishing && b.flushed == b.appended && !b.flushing {
 		b.closeDone()
 	}
-	b.mu.Unlock()
+	b.leave()
 }
 
 func (b *Box) closeDone() {
@@ -336,7 +348,7 @@ func (b *Box) advance(n int) {
 	clear(b.pieces)
 	b.writing = false
 	b.flushed += uint64(n) // in a dead box too: what has left has left
-	defer b.changed.Broadcast()
+	defer b.woken()
 	if n == 0 || b.dead != nil {
 		return
 	}
@@ -355,12 +367,8 @@ func (b *Box) advance(n int) {
 				break
 			}
 			s.boundary += wire.HeaderSize + int(h.Length)
-			switch h.Type {
-			case wire.Response, wire.Reject, wire.Pong, wire.Credit:
-				b.granted.Store(h.Credit)
-			case wire.Event:
+			if h.Type == wire.Event {
 				b.events -= wire.HeaderSize + uint64(h.Length)
-			default: // carries none
 			}
 		}
 		if s.flushed < s.written {
@@ -400,7 +408,7 @@ func (b *Box) writeRest() {
 			}
 			b.mu.Lock()
 			b.advance(b.wrote)
-			b.mu.Unlock()
+			b.leave()
 			if err == nil && b.progress() == before {
 				err = fmt.Errorf("%w: no byte for %v", ErrSlowReader, b.writeTimeout)
 			}
@@ -411,7 +419,7 @@ func (b *Box) writeRest() {
 		switch {
 		case b.dead != nil:
 			b.flushing = false
-			b.mu.Unlock()
+			b.leave()
 			return
 		case err != nil:
 			b.flushing = false
@@ -424,7 +432,7 @@ func (b *Box) writeRest() {
 			b.settle()
 			return
 		}
-		b.mu.Unlock()
+		b.leave()
 	}
 }
 
@@ -444,7 +452,7 @@ func (b *Box) more(fd uintptr) bool {
 	b.mu.Lock()
 	b.advance(b.wrote)
 	rest := b.flushed != b.released
-	b.mu.Unlock()
+	b.leave()
 	// After progress the loop comes round for a fresh deadline, and finds the socket full or not.
 	return b.wroteErr != nil || b.wrote > 0 || !rest
 }
@@ -488,6 +496,10 @@ func (b *Box) writeBlocking() {
 			b.die(fmt.Errorf("write: %w", err))
 			return
 		}
+		if b.debts.due(b.flushed) {
+			b.leave()
+			b.mu.Lock()
+		}
 	}
 }
 
@@ -503,7 +515,7 @@ func (b *Box) Abort(frame []byte) {
 	b.push(len(frame))
 	b.release(b.appended, 0)
 	b.finishing, b.aborted = true, true
-	b.changed.Broadcast()
+	b.woken()
 	b.flush()
 }
 
@@ -521,13 +533,14 @@ func (b *Box) truncate() {
 	b.rel.next, b.tail = nil, b.rel
 	b.rel.written = b.relOff
 	b.appended = b.released
+	b.debts.truncate(b.appended)
 }
 
 // Finish makes the box take nothing more. Done follows when everything appended is released and flushed.
 func (b *Box) Finish() {
 	b.mu.Lock()
 	b.finishing = true
-	b.changed.Broadcast()
+	b.woken()
 	b.flush()
 }
 
@@ -549,9 +562,9 @@ func (b *Box) die(reason error) {
 	b.dead = reason
 	// The buffers are left to the garbage collector: somebody may be writing from them.
 	b.head, b.tail, b.rel = nil, nil, nil
-	b.changed.Broadcast()
+	b.woken()
 	b.closeDone()
-	b.mu.Unlock()
+	b.leave()
 	if !b.stayOpen || !errors.Is(reason, syscall.EPIPE) && !errors.Is(reason, syscall.ECONNRESET) {
 		_ = b.socket.Close() // what it could report is about bytes that are given up here
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,15 +92,19 @@ func event(t interface{ Fatal(...any) }, b *outbox.Box, id uint32, size int) []b
 // TestWhatLeavesIsWhatWasReleased drives a box through random appends, marks, releases and failures, with a peer that reads at its own pace, and compares
 // the peer's bytes with a list.
 func TestWhatLeavesIsWhatWasReleased(t *testing.T) {
-	for _, blocking := range []bool{false, true} {
-		name := "raw"
-		if blocking {
-			name = "blocking"
-		}
-		t.Run(name, func(t *testing.T) {
+	for _, way := range []string{"raw", "blocking", "polled"} {
+		t.Run(way, func(t *testing.T) {
 			rapid.Check(t, func(r *rapid.T) {
 				near, far := pair(t)
-				b := box(near, blocking, nil)
+				var owed uint64
+				var settled atomic.Uint64
+				onFlushed := func(d outbox.Debt) { settled.Add(uint64(d.Cost)) }
+				var b *outbox.Box
+				if way == "polled" {
+					b = polled(t, near, 1, func(c *outbox.Config) { c.OnFlushed = onFlushed })
+				} else {
+					b = box(near, way == "blocking", func(c *outbox.Config) { c.OnFlushed = onFlushed })
+				}
 				var got []byte
 				var reading sync.WaitGroup
 				reading.Go(func() { got, _ = io.ReadAll(far) })
@@ -144,6 +149,8 @@ func TestWhatLeavesIsWhatWasReleased(t *testing.T) {
 						queue = append(queue, piece{event(r, b, id, rapid.IntRange(0, 512).Draw(r, "size")), false})
 						settle()
 					case "mark":
+						owed += uint64(id)
+						b.Owe(outbox.Debt{Cost: id})
 						marks = append(marks, struct {
 							mark uint64
 							n    int
@@ -206,6 +213,10 @@ func TestWhatLeavesIsWhatWasReleased(t *testing.T) {
 				if err := b.Err(); err != nil {
 					r.Fatalf("the box died: %v", err)
 				}
+				b.WaitSettled()
+				if got := settled.Load(); got != owed {
+					r.Fatalf("%d is settled in the end, %d was owed", got, owed)
+				}
 				_ = near.Close()
 				reading.Wait()
 				if !bytes.Equal(got, want) {
@@ -225,7 +236,7 @@ func TestReleaseNeverWaits(t *testing.T) {
 		answer(b, i, i, size, 1)
 		b.Release(b.Mark(), 1)
 	}
-	if got := b.Granted(); got >= n-1 {
+	if b.Unflushed() == 0 {
 		t.Fatalf("the kernel took all of %d MiB: the socket was never full", n)
 	}
 	b.Finish()
@@ -233,9 +244,6 @@ func TestReleaseNeverWaits(t *testing.T) {
 	read := make(chan struct{})
 	go func() { defer close(read); total, _ = io.Copy(io.Discard, far) }()
 	<-b.Done()
-	if got := b.Granted(); got != n-1 {
-		t.Errorf("credit of the last frame that left: %d, want %d", got, n-1)
-	}
 	_ = near.Close()
 	<-read
 	if want := int64(n * (wire.HeaderSize + size + 1)); total != want {
@@ -243,26 +251,38 @@ func TestReleaseNeverWaits(t *testing.T) {
 	}
 }
 
-// TestGrantedFollowsTheKernel: the credit in a frame counts when the whole frame has left, not before.
-func TestGrantedFollowsTheKernel(t *testing.T) {
+// TestDebtsComeBackWithTheKernel: a debt is settled when all that it is owed for has left, or when the box is dead, and not before.
+func TestDebtsComeBackWithTheKernel(t *testing.T) {
 	near, far := pair(t)
-	b := box(near, false, func(c *outbox.Config) { c.Granted = 7 })
-	answer(b, 1, 100, 8, 1)
+	var settled atomic.Uint32
+	b := box(near, false, func(c *outbox.Config) { c.OnFlushed = func(d outbox.Debt) { settled.Add(d.Cost) } })
+	owe := func(id uint32, size int, cost uint32) {
+		answer(b, id, 0, size, 1)
+		b.Owe(outbox.Debt{Cost: cost})
+	}
+	owe(1, 8, 1)
 	b.Flush()
-	if got := b.Granted(); got != 7 {
-		t.Errorf("credit %d before the release, want 7", got)
+	if got := settled.Load(); got != 0 {
+		t.Errorf("%d settled before the release", got)
 	}
 	b.Release(b.Mark(), 1)
-	if got := b.Granted(); got != 100 {
-		t.Errorf("credit %d after the frame has left, want 100", got)
+	b.WaitSettled()
+	if got := settled.Load(); got != 1 {
+		t.Errorf("%d settled after the answer has left, want 1", got)
 	}
-	answer(b, 2, 200, 64<<20, 1)
+	owe(2, 64<<20, 10)
+	owe(3, 8, 100)
 	b.Release(b.Mark(), 1)
-	if got := b.Granted(); got != 100 {
-		t.Errorf("credit %d with half a frame in the kernel, want 100", got)
+	if got := settled.Load(); got != 1 {
+		t.Errorf("%d settled with half an answer in the kernel, want 1", got)
 	}
 	_ = far.Close()
 	b.Die(outbox.ErrClosed)
+	owe(4, 8, 1000) // of a batch that was being handled
+	b.WaitSettled()
+	if got := settled.Load(); got != 1111 {
+		t.Errorf("%d settled in the end, want 1111", got)
+	}
 }
 
 func TestDeaths(t *testing.T) {

@@ -57,8 +57,34 @@ func (b *Box) drown() {
 func (b *Box) WaitBelow(n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.appended-b.flushed >= n+b.events && b.dead == nil && !b.finishing {
+	for !b.roomFor(n) {
 		b.changed.Wait()
+	}
+}
+
+// Room reports whether less than n bytes, events apart, are appended and not flushed, or the box takes nothing more. Where not, OnReady is called once, when
+// that has come true.
+func (b *Box) Room(n uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.awaited = 0
+	if b.roomFor(n) {
+		return true
+	}
+	b.awaited = n
+	return false
+}
+
+func (b *Box) roomFor(n uint64) bool {
+	return b.appended-b.flushed < n+b.events || b.dead != nil || b.finishing
+}
+
+// woken tells those who wait for a change that there was one.
+func (b *Box) woken() {
+	b.changed.Broadcast()
+	if b.awaited > 0 && b.roomFor(b.awaited) {
+		b.awaited = 0
+		b.onReady()
 	}
 }
 
