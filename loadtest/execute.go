@@ -21,6 +21,7 @@ import (
 	"tailgate/loadtest/runner"
 	"tailgate/loadtest/stats"
 	"tailgate/loadtest/workload"
+	"tailgate/transports"
 )
 
 // connectionsBeside are allowed by the hosted gateway beyond those of the clients.
@@ -142,9 +143,8 @@ func (p *plan) pin(ctx context.Context) error {
 		// Where it is not allowed, the run goes on and says so.
 		both := slices.Concat(p.cores.Clients, p.cores.Server)
 		p.cores = machine.Plan{Server: both, Clients: both, Note: "not pinned: " + refused.Error()}
-	} else {
-		runtime.GOMAXPROCS(len(p.cores.Clients))
 	}
+	threads(p.cores, "")
 	return nil
 }
 
@@ -166,10 +166,11 @@ func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress fu
 				rc.Reasons = append([]string{"the gateway did not end well: " + stopErr.Error()}, rc.Reasons...)
 			}
 		}()
-		cell.Dial.Address, cell.Keys, cell.ServerCounters = child.Address(c.spec.Transport.Name), child.Keys(), child.Counters
+		cell.Dial.Address, cell.Keys, cell.ServerCounters, cell.ServerMetrics = child.Address(c.spec.Transport.Name), child.Keys(), child.Counters, child.Metrics
 		rc.Gomaxprocs.Server = child.Ready.Gomaxprocs
 		warnings = child.Warnings
 	}
+	threads(p.cores, c.spec.Engine)
 	rc.Gomaxprocs.Client = runtime.GOMAXPROCS(0)
 	if out, err = runner.Run(ctx, cell); err != nil {
 		return out, err
@@ -179,6 +180,21 @@ func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress fu
 		rc.ServerLog = warnings()
 	}
 	return out, nil
+}
+
+// procs is how many threads the runtime began with.
+var procs = runtime.GOMAXPROCS(0)
+
+// threads gives this process as many threads as the clients have cores, and a second one beside a loop that never sleeps.
+func threads(cores machine.Plan, engine string) {
+	n := procs
+	if cores.Pinned {
+		n = len(cores.Clients)
+	}
+	if engine == transports.EngineSpin {
+		n = max(n, 2)
+	}
+	runtime.GOMAXPROCS(n)
 }
 
 // histograms writes the cell's own files. Where that fails its figures stand all the same.
@@ -198,7 +214,7 @@ func (p *plan) host(ctx context.Context, c cell) (*host.Process, error) {
 		Command: []string{self, childCommand},
 		Task: host.Task{
 			Transport: c.spec.Transport.Name, Keys: host.NewKeys(p.options.Accounts), Sync: p.options.Sync,
-			CongestionControl: p.options.Congestion, MaxConnections: max(c.clients, p.options.Connections) + connectionsBeside,
+			Engine: c.spec.Engine, CongestionControl: p.options.Congestion, MaxConnections: max(c.clients, p.options.Connections) + connectionsBeside,
 			Null: c.peer == report.PeerNull, Spin: c.peer == report.PeerSpin, HandlerDelay: c.delay,
 		},
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -93,29 +92,36 @@ func (p *plan) checkPace() error {
 	return nil
 }
 
-// sizeMix reads --size-mix.
+// sizeMix reads --size-mix or --client-mix; none = every cell has its size.
 func (o *options) sizeMix() ([]workload.Share, error) {
-	if o.SizeMix == "" {
-		return nil, nil
+	switch {
+	case o.SizeMix != "":
+		return parseMix("--size-mix", o.SizeMix)
+	case o.ClientMix != "":
+		return parseMix("--client-mix", o.ClientMix)
 	}
+	return nil, nil
+}
+
+func parseMix(flag, given string) ([]workload.Share, error) {
 	var mix []workload.Share
-	for part := range strings.SplitSeq(o.SizeMix, ",") {
+	for part := range strings.SplitSeq(given, ",") {
 		text, weight, found := strings.Cut(part, ":")
 		var size byteSize
 		err := size.UnmarshalText([]byte(text))
 		n, err2 := strconv.ParseFloat(weight, 64)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("--size-mix: %w", err)
+			return nil, fmt.Errorf("%s: %w", flag, err)
 		case !found || err2 != nil || !(n > 0 && n <= 1e9):
-			return nil, fmt.Errorf("--size-mix %q: write sizes with their weights, above 0 and at most 1e9, as 64:80,4KB:20", part)
+			return nil, fmt.Errorf("%s %q: write sizes with their weights, above 0 and at most 1e9, as 64:80,4KB:20", flag, part)
 		case slices.ContainsFunc(mix, func(s workload.Share) bool { return s.Size == int(size) }):
-			return nil, fmt.Errorf("--size-mix: size %s stands twice", report.SizeText(int(size)))
+			return nil, fmt.Errorf("%s: size %s stands twice", flag, report.SizeText(int(size)))
 		}
 		mix = append(mix, workload.Share{Size: int(size), Weight: n})
 	}
 	if len(mix) > workload.MaxShares {
-		return nil, errors.New("--size-mix: at most " + strconv.Itoa(workload.MaxShares) + " sizes are allowed")
+		return nil, fmt.Errorf("%s: at most %d sizes are allowed", flag, workload.MaxShares)
 	}
 	return mix, nil
 }

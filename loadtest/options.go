@@ -15,6 +15,7 @@ import (
 	"tailgate/loadtest/report"
 	"tailgate/loadtest/stats"
 	"tailgate/loadtest/workload"
+	"tailgate/transports"
 	"tailgate/transports/all"
 )
 
@@ -23,8 +24,8 @@ type options struct {
 	Transport string     `group:"What to measure" placeholder:"SPEC" help:"One transport with its choices: ${specs}. Without it, all transports are measured."`
 	Size      []byteSize `group:"What to measure" placeholder:"BYTES" help:"Encoded size of every new order, exactly: 64, 1KB, 64KB (KB = 1,024). With one transport the default is 64."`
 	Clients   []int      `group:"What to measure" placeholder:"N" help:"Clients, each with one request at a time, but for an open loop. With one transport the default is 50."`
-	Flow      string     `group:"What to measure" placeholder:"MODE" help:"Flow control, the same as SPEC:MODE: credit or none (tcp)."`
-	Engine    string     `group:"What to measure" placeholder:"NAME" help:"I/O engine, the same as SPEC:NAME: net (tcp)."`
+	Flow      string     `group:"What to measure" placeholder:"MODE" help:"Flow control, the same as SPEC:MODE: ${flows}."`
+	Engine    string     `group:"What to measure" placeholder:"NAME" help:"I/O engine of server and clients, the same as SPEC:NAME: ${engines}."`
 	Encoding  string     `group:"What to measure" placeholder:"NAME" help:"Encoding of the messages, the same as SPEC:NAME: protobuf or json (where the transport has it)."`
 	Operation string     `group:"What to measure" default:"submit-order" placeholder:"NAME" enum:"${operations}" help:"What every request is: submit-order, with cancels and replaces by their shares; get-book, ${levels} levels a side of the first instrument's book, which has no size. (${default})"`
 	Ack       string     `group:"What to measure" default:"full" placeholder:"DETAIL" enum:"full,minimal" help:"full: the answer repeats the order's tag, so it is as large; minimal: a small answer to every order. (${default})"`
@@ -35,7 +36,8 @@ type options struct {
 	CancelShare float64 `group:"What to measure" placeholder:"SHARE" help:"Share of cancels, 0 to 1. (0)"`
 	ReplShare   float64 `group:"What to measure" name:"replace-share" placeholder:"SHARE" help:"Share of replaces, 0 to 1. (0)"`
 
-	SizeMix string `group:"What to measure" placeholder:"SIZE:WEIGHT,..." help:"Several sizes in one flow, drawn for each order: 64:80,4KB:15,64KB:5."`
+	SizeMix   string `group:"What to measure" placeholder:"SIZE:WEIGHT,..." help:"Several sizes in one flow, drawn for each order: 64:80,4KB:15,64KB:5."`
+	ClientMix string `group:"What to measure" placeholder:"SIZE:WEIGHT,..." help:"Several sizes, each client with one: 64:50,64KB:50. How equally the clients of a size are served is told as Jain's index."`
 
 	Rate       float64       `group:"Open loop" placeholder:"R" help:"Send this many requests a second, whatever becomes of them, dealt to the clients in turn; the response time counts from the scheduled time. Without it each client waits for its answer (closed loop)."`
 	Arrivals   string        `group:"Open loop" default:"poisson" placeholder:"KIND" enum:"poisson,constant" help:"poisson: independent of each other; constant: equal gaps. (${default})"`
@@ -49,7 +51,7 @@ type options struct {
 	Timeout  time.Duration `group:"How long" default:"10s" placeholder:"TIME" help:"Time of one request; without an answer by then it is timed out. (${default})"`
 	Seed     uint64        `group:"How long" default:"1" placeholder:"N" help:"Seed of the flow and of the order of the cells. (${default})"`
 
-	Repeat int           `group:"How long" default:"1" placeholder:"N" help:"Runs of every cell, interleaved, each with a gateway of its own: what compare needs, five at least. (${default})"`
+	Repeat int           `group:"How long" default:"1" placeholder:"N" help:"Runs of every cell, interleaved, each with a gateway of its own: what compare needs, ${runs} at least. (${default})"`
 	Budget time.Duration `group:"How long" xor:"length" placeholder:"TIME" help:"Time of all cells together, starts and warm-ups included, shared out equally."`
 	Resume bool          `group:"How long" help:"Keep the cells that a run with the same flags has already measured into --out, and go on."`
 
@@ -72,7 +74,7 @@ type options struct {
 	Run       struct{}        `cmd:"" default:"1" help:"Measure one transport, or all; the word may be left out."`
 	Matrix    matrixOptions   `cmd:"" help:"Measure transports x sizes x clients; by default all transports x 64, 256, 1KB, 4KB, 64KB x 1, 10, 50, 100, 500 clients, 10s each."`
 	Version   struct{}        `cmd:"" help:"Print the version."`
-	Compare   compareOptions  `cmd:"" help:"Compare the runs of two files: what differs, by how much, and what is noise (~)."`
+	Compare   compareOptions  `cmd:"" help:"Compare the runs of two files, or the transports of one: what differs, by how much, and what is noise (~)."`
 	Capacity  capacityOptions `cmd:"" help:"The highest rate at which each SLO is kept (RFC 9971), for one transport or all; several SLOs share their trials."`
 	Calibrate struct{}        `cmd:"" help:"What client library and machine cost by themselves: every transport against a server that answers at once, bare echoes, and the timer."`
 	Report    later           `cmd:"" help:"Later release: run.json as one HTML file."`
@@ -85,7 +87,7 @@ type options struct {
 
 type compareOptions struct {
 	A string `arg:"" help:"run.json of what was before."`
-	B string `arg:"" help:"run.json of what is held against it."`
+	B string `arg:"" optional:"" help:"run.json of what is held against it. Without it the transports of A are held against its first."`
 }
 
 type matrixOptions struct {
@@ -142,7 +144,7 @@ An open loop, which shows every stall to every request that was due meanwhile:
 
 Two builds against each other, by the runs of each:
 
-	loadtest --transport tcp --repeat 8 --out before
+	loadtest --transport tcp --repeat ${runs} --out before
 	loadtest compare before/run.json after/run.json
 
 A matrix, and a gateway that is already running:
@@ -159,7 +161,8 @@ func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 	var o options
 	status := -1
 	vars := kong.Vars{
-		"specs": strings.Join(specs(), ", "), "slo": defaultSLO, "file": report.FileName,
+		"specs": strings.Join(specs(), ", "), "slo": defaultSLO, "file": report.FileName, "runs": strconv.Itoa(report.RunsToCompare),
+		"flows": choices(func(t transports.Transport) []string { return t.Flows }), "engines": choices(func(t transports.Transport) []string { return t.Engines }),
 		"operations": strings.Join(workload.OperationNames(), ","), "levels": strconv.Itoa(workload.BookDepth),
 	}
 	parser, err := kong.New(&o, kong.Name("loadtest"), kong.Description(expand(description, vars)), vars,
@@ -215,7 +218,7 @@ func (o *options) take(context *kong.Context) error {
 }
 
 func expand(text string, vars kong.Vars) string {
-	return strings.ReplaceAll(text, "${file}", vars["file"])
+	return strings.NewReplacer("${file}", vars["file"], "${runs}", vars["runs"]).Replace(text)
 }
 
 // specs are examples of what --transport takes: every transport, and its choices beside the default.
@@ -226,12 +229,35 @@ func specs() []string {
 		for _, choices := range [][]string{t.Flows, t.Engines, t.Encodings} {
 			for i, choice := range choices {
 				if i > 0 {
-					list = append(list, t.Name+":"+choice)
+					list = append(list, t.Name+":"+choice+limit(choice))
 				}
 			}
 		}
 	}
 	return list
+}
+
+// choices lists what transports offer of a kind.
+func choices(of func(transports.Transport) []string) string {
+	var parts []string
+	for _, t := range all.All() {
+		list := slices.Clone(of(t))
+		for i, choice := range list {
+			list[i] = choice + limit(choice)
+		}
+		if len(list) > 0 {
+			parts = append(parts, fmt.Sprintf("%s (%s)", strings.Join(list, ", "), t.Name))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// limit is what has to follow a choice.
+func limit(choice string) string {
+	if choice == all.Semaphore {
+		return "=N"
+	}
+	return ""
 }
 
 // notYet refuses what is announced for a later release, by its name.
@@ -286,6 +312,8 @@ func (o *options) check() error {
 		{o.Warmup < 0 || o.Warmup > time.Hour, fmt.Sprintf("--warmup %v: 0s to 1h are allowed", o.Warmup)},
 		{o.Timeout < 10*time.Millisecond || o.Timeout > stats.MaxBound/2, fmt.Sprintf("--timeout %v: 10ms to %v are allowed", o.Timeout, stats.MaxBound/2)},
 		{matrix && len(o.Matrix.Sizes) > 0 && o.SizeMix != "" || len(o.Size) > 0 && o.SizeMix != "", "--size-mix: takes the place of --size and --sizes"},
+		{o.ClientMix != "" && (len(o.Matrix.Sizes) > 0 || len(o.Size) > 0 || o.SizeMix != ""), "--client-mix: takes the place of --size, --sizes and --size-mix"},
+		{o.ClientMix != "" && (o.given["rate"] || o.command == "capacity"), "--client-mix: is about a closed loop; in an open loop requests are dealt to the clients in turn, so use --size-mix"},
 		{o.InFlight > workload.MaxClients/2, fmt.Sprintf("--inflight %d: at most %d are allowed", o.InFlight, workload.MaxClients/2)},
 		{o.InFlight < 0 || o.given["inflight"] && o.InFlight == 0, fmt.Sprintf("--inflight %d: 1 and more are allowed; for no cap leave it out", o.InFlight)},
 		{o.Connections < 0 || o.given["connections"] && o.Connections == 0, fmt.Sprintf("--connections %d: 1 to the number of clients are allowed; for the transport's own way leave it out", o.Connections)},
@@ -332,7 +360,7 @@ func (o *options) checkOperation() error {
 	if !o.reads() {
 		return nil
 	}
-	for _, name := range []string{"size", "sizes", "size-mix", "ack", "cancel-share", "replace-share"} {
+	for _, name := range []string{"size", "sizes", "size-mix", "client-mix", "ack", "cancel-share", "replace-share"} {
 		if o.given[name] {
 			return fmt.Errorf("--%s: not with --operation %s, whose requests are all the same %d levels a side of one book: it is about orders", name, o.Operation, workload.BookDepth)
 		}

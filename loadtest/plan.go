@@ -292,7 +292,10 @@ func (p *plan) checkSizes(instruments []workload.Instrument) error {
 }
 
 func (p *plan) sizeFlag() string {
-	if len(p.mix) > 0 {
+	switch {
+	case p.options.ClientMix != "":
+		return "--client-mix"
+	case len(p.mix) > 0:
 		return "--size-mix"
 	}
 	if p.options.command == "matrix" {
@@ -355,14 +358,19 @@ func (p *plan) runnerCell(c cell) runner.Cell {
 	rc := runner.Cell{
 		Transport: c.spec.Transport,
 		Dial: transports.DialConfig{
-			TLS: p.tls, CongestionControl: o.Congestion, Encoding: c.spec.Encoding, Flow: c.spec.Flow, Engine: c.spec.Engine,
+			TLS: p.tls, CongestionControl: o.Congestion, Encoding: c.spec.Encoding, Flow: c.spec.Flow, Window: c.spec.FlowLimit, Engine: c.spec.Engine,
 			Limits: dialLimits(c.spec.Transport.Name),
 		},
 		Keys: p.keys, Clients: c.clients, Connections: o.Connections, InFlight: o.InFlight,
 		Flow: workload.Config{
-			Operation: p.operation, Seed: o.Seed, Size: c.size, Mix: p.mix, Minimal: o.Ack == "minimal", CancelShare: o.CancelShare, ReplaceShare: o.ReplShare, EchoOnly: c.floor,
+			Operation: p.operation, Seed: o.Seed, Size: c.size, Mix: p.mix, ByClient: o.ClientMix != "", Minimal: o.Ack == "minimal", CancelShare: o.CancelShare, ReplaceShare: o.ReplShare, EchoOnly: c.floor,
 		},
 		FillBook: o.Target == "", Duration: p.duration, Requests: o.Requests, Warmup: o.Warmup, Timeout: o.Timeout, Plan: p.cores, Open: p.openLoop(),
+	}
+	// What the client refuses by itself, because it would have to wait longer than this for credit, is no matter of a closed loop, which waits for
+	// every answer.
+	if p.pace != nil && len(c.spec.Transport.Flows) > 0 {
+		rc.Dial.MaxWait = o.MaxWait
 	}
 	if p.extra > 0 {
 		rc.MinSamples, rc.MaxExtra = stats.P999.MinSamples(), p.extra
@@ -373,12 +381,18 @@ func (p *plan) runnerCell(c cell) runner.Cell {
 // reportCell describes the cell, before it is measured.
 func (p *plan) reportCell(c cell, order int) report.Cell {
 	rc := report.Cell{
-		Transport: c.spec.Transport.Name, Spec: c.spec.String(), Flow: c.spec.Flow, Engine: c.spec.Engine, Encoding: c.spec.Encoding, Operation: p.options.Operation, Ack: p.options.Ack,
+		Transport: c.spec.Transport.Name, Spec: c.spec.String(), Flow: c.spec.Flow, Window: c.spec.FlowLimit, Engine: c.spec.Engine, Encoding: c.spec.Encoding, Operation: p.options.Operation, Ack: p.options.Ack,
 		Size: c.size, Clients: c.clients, InFlight: p.options.InFlight, Mode: "closed", Run: c.run, Order: order, Peer: c.peer,
 		Notes: map[string]int64{}, Intervals: map[string]report.Interval{}, Trends: []report.Trend{}, SLO: []report.Objective{}, Reasons: []string{},
 	}
 	if o := p.options; o.reads() {
 		rc.Ack = ""
+	}
+	if len(p.mix) > 0 {
+		rc.MixBy = "order"
+	}
+	if p.options.ClientMix != "" {
+		rc.MixBy = "client"
 	}
 	for _, share := range p.mix {
 		rc.SizeMix = append(rc.SizeMix, report.Share{Size: share.Size, Weight: share.Weight})

@@ -165,6 +165,10 @@ type Trader interface {
 	Err() error
 }
 
+// EngineSpin is what an engine is called that polls and never sleeps. It takes a core for itself, and whoever runs one lets the runtime have a second
+// thread (GOMAXPROCS of 2 at least): with one alone, all else would wait for the scheduler's time slice.
+const EngineSpin = "spin"
+
 // Server is a running listener.
 type Server interface {
 	// Addr is where it listens.

@@ -9,15 +9,18 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
 	"tailgate/loadtest/floor"
 	"tailgate/loadtest/machine"
+	"tailgate/transports"
 )
 
 // startTimeout bounds the start of a child's server.
@@ -62,23 +65,30 @@ func Child(in io.Reader, out, stderr io.Writer) error {
 			}
 		}()
 	}
-	ready, end, err := start(ctx, task, stderr)
+	ready, s, err := start(ctx, task, stderr)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if err := end(); err != nil {
+		if err := s.end(); err != nil {
 			fmt.Fprintln(stderr, "host: stop:", err)
 		}
 	}()
 	if _, err := out.Write(encode(ready)); err != nil {
 		return fmt.Errorf("host: ready line: %w", err)
 	}
-	return answer(ctx, lines, out)
+	return answer(ctx, lines, out, s.metrics)
+}
+
+// served is a server that runs.
+type served struct {
+	address net.Addr
+	end     func() error
+	metrics func() []transports.Metric // nil where it has none
 }
 
 // answer serves requests until the input ends or the process is told to.
-func answer(ctx context.Context, lines <-chan []byte, out io.Writer) error {
+func answer(ctx context.Context, lines <-chan []byte, out io.Writer, metrics func() []transports.Metric) error {
 	for {
 		select {
 		case line, ok := <-lines:
@@ -86,13 +96,18 @@ func answer(ctx context.Context, lines <-chan []byte, out io.Writer) error {
 				return nil
 			}
 			var r reply
-			if string(line) == countersRequest {
+			switch string(line) {
+			case countersRequest:
 				counters, err := machine.ReadCounters()
 				r.Counters = counters
 				if err != nil {
 					r.Error = err.Error()
 				}
-			} else {
+			case metricsRequest:
+				if metrics != nil {
+					r.Metrics = finite(metrics())
+				}
+			default:
 				r.Error = fmt.Sprintf("unknown request %q", line)
 			}
 			if _, err := out.Write(encode(r)); err != nil {
@@ -104,43 +119,54 @@ func answer(ctx context.Context, lines <-chan []byte, out io.Writer) error {
 	}
 }
 
-func start(ctx context.Context, task Task, stderr io.Writer) (Ready, func() error, error) {
+// finite leaves out what JSON cannot carry.
+func finite(list []transports.Metric) []transports.Metric {
+	return slices.DeleteFunc(list, func(m transports.Metric) bool { return math.IsNaN(m.Value) || math.IsInf(m.Value, 0) })
+}
+
+// leastProcs is how many threads the runtime may run with an engine that spins, even on one core: with one alone, everything beside the spinning
+// loop waits for the scheduler's time slice of 10 ms.
+const leastProcs = 2
+
+func start(ctx context.Context, task Task, stderr io.Writer) (Ready, served, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	if task.Engine == transports.EngineSpin {
+		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), leastProcs))
+	}
 	ready := Ready{PID: os.Getpid(), GoVersion: runtime.Version(), Gomaxprocs: runtime.GOMAXPROCS(0), Sync: task.Sync}
 	cores, err := machine.Cores()
 	if err != nil {
-		return Ready{}, nil, err
+		return Ready{}, served{}, err
 	}
 	for _, c := range cores {
 		ready.Cores = append(ready.Cores, c.ID)
 	}
 	if err := machine.EnsureFiles(task.MaxConnections + 64); err != nil {
-		return Ready{}, nil, err
+		return Ready{}, served{}, err
 	}
-	var address net.Addr
-	var end func() error
+	var s served
 	if task.Transport == floor.Name {
 		listener, err := floor.Listen(ctx, task.CongestionControl)
 		if err != nil {
-			return Ready{}, nil, fmt.Errorf("host: bare echo: %w", err)
+			return Ready{}, served{}, fmt.Errorf("host: bare echo: %w", err)
 		}
 		ready.Sync = "none"
 		serve := floor.Serve
 		if task.Spin {
 			serve = floor.SpinServe
 		}
-		address, end = listener.Addr(), serve(listener).Close
+		s.address, s.end = listener.Addr(), serve(listener).Close
 	} else {
 		logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		run := startGateway
 		if task.Null {
 			run, ready.Sync = startNull, "none"
 		}
-		if address, end, err = run(ctx, task, logger); err != nil {
-			return Ready{}, nil, err
+		if s, err = run(ctx, task, logger); err != nil {
+			return Ready{}, served{}, err
 		}
 	}
-	ready.Addresses = map[string]string{task.Transport: address.String()}
-	return ready, end, nil
+	ready.Addresses = map[string]string{task.Transport: s.address.String()}
+	return ready, s, nil
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"time"
 
 	"tailgate/gateway/server"
 	"tailgate/loadtest/workload"
+	"tailgate/transports"
 )
 
 // shutdownGrace bounds how long a gateway may take to stop.
@@ -33,7 +33,7 @@ func Instruments() []workload.Instrument {
 }
 
 // startGateway runs a gateway with one transport and one account for each key, with no limit that a load test would meet.
-func startGateway(ctx context.Context, task Task, logger *slog.Logger) (net.Addr, func() error, error) {
+func startGateway(ctx context.Context, task Task, logger *slog.Logger) (served, error) {
 	config := server.DefaultConfig()
 	config.Admin.Disabled = true
 	config.Journal.Dir = filepath.Join(task.Folder, "journal")
@@ -42,7 +42,7 @@ func startGateway(ctx context.Context, task Task, logger *slog.Logger) (net.Addr
 	config.Connections.CongestionControl = task.CongestionControl
 	config.IDs.Max, config.IDs.Reserve = maxIDs, reserveIDs
 	if _, known := config.Listeners[task.Transport]; !known {
-		return nil, nil, fmt.Errorf("host: the gateway has no transport %q", task.Transport)
+		return served{}, fmt.Errorf("host: the gateway has no transport %q", task.Transport)
 	}
 	config.Listeners[task.Transport] = server.Listener{Address: "127.0.0.1:0"}
 	for name, listener := range config.Listeners {
@@ -58,12 +58,13 @@ func startGateway(ctx context.Context, task Task, logger *slog.Logger) (net.Addr
 	}
 	s, err := server.StartWrapped(ctx, config, logger, wrap)
 	if err != nil {
-		return nil, nil, err
+		return served{}, err
 	}
 	stop := func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownGrace)
 		defer cancel()
 		return s.Shutdown(ctx)
 	}
-	return s.Addr(task.Transport), stop, nil
+	metrics := func() []transports.Metric { return s.Metrics(task.Transport) }
+	return served{address: s.Addr(task.Transport), end: stop, metrics: metrics}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
@@ -56,21 +55,25 @@ func (null) Commit(r transports.Releaser, mark uint64) { r.Release(mark, nil) }
 func (null) Close() {}
 
 // startNull runs a transport's own server in front of a null gateway.
-func startNull(ctx context.Context, task Task, logger *slog.Logger) (net.Addr, func() error, error) {
+func startNull(ctx context.Context, task Task, logger *slog.Logger) (served, error) {
 	spec, err := all.Parse(task.Transport)
 	if err != nil {
-		return nil, nil, fmt.Errorf("host: null server: %w", err)
+		return served{}, fmt.Errorf("host: null server: %w", err)
 	}
 	server, err := spec.Transport.Listen(ctx, null{}, transports.ListenConfig{
-		Address: "127.0.0.1:0", CongestionControl: task.CongestionControl, Limits: transports.Limits{MaxConnections: task.MaxConnections}, Logger: logger,
+		Address: "127.0.0.1:0", CongestionControl: task.CongestionControl, Engine: task.Engine, Limits: transports.Limits{MaxConnections: task.MaxConnections}, Logger: logger,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("host: null server: %w", err)
+		return served{}, fmt.Errorf("host: null server: %w", err)
 	}
 	stop := func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownGrace)
 		defer cancel()
 		return server.Shutdown(ctx)
 	}
-	return server.Addr(), stop, nil
+	s := served{address: server.Addr(), end: stop}
+	if metered, ok := server.(transports.Metered); ok {
+		s.metrics = metered.Metrics
+	}
+	return s, nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"tailgate/loadtest/machine"
+	"tailgate/transports"
 )
 
 // Bounds of the parent's waits and of what it keeps.
@@ -175,18 +176,29 @@ func (p *Process) Keys() []string { return p.keys }
 
 // Counters asks the child what it has used.
 func (p *Process) Counters(ctx context.Context) (machine.Counters, error) {
-	line, err := p.ask(ctx, []byte(countersRequest+"\n"))
+	r, err := p.request(ctx, countersRequest)
+	return r.Counters, err
+}
+
+// Metrics asks the child for the figures of its transport's own flow control; none where the transport has none.
+func (p *Process) Metrics(ctx context.Context) ([]transports.Metric, error) {
+	r, err := p.request(ctx, metricsRequest)
+	return r.Metrics, err
+}
+
+func (p *Process) request(ctx context.Context, what string) (reply, error) {
+	line, err := p.ask(ctx, []byte(what+"\n"))
 	if err != nil {
-		return machine.Counters{}, fmt.Errorf("host: %w%s", err, p.stderr.text())
+		return reply{}, fmt.Errorf("host: %w%s", err, p.stderr.text())
 	}
 	var r reply
 	if err := json.Unmarshal(line, &r); err != nil {
-		return machine.Counters{}, fmt.Errorf("host: counters %q: %w", line, err)
+		return reply{}, fmt.Errorf("host: %s %q: %w", what, line, err)
 	}
 	if r.Error != "" {
-		return machine.Counters{}, fmt.Errorf("host: counters: %s", r.Error)
+		return reply{}, fmt.Errorf("host: %s: %s", what, r.Error)
 	}
-	return r.Counters, nil
+	return r, nil
 }
 
 // Stop ends the child's input, waits for its end, kills it when it takes too long, and removes its folder. The error tells of a child that

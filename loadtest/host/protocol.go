@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tailgate/loadtest/machine"
+	"tailgate/transports"
 )
 
 // Task is what a child is to run. It goes to its standard input, so that keys never stand on a command line.
@@ -13,6 +14,7 @@ type Task struct {
 	Keys              []string `json:"keys"`               // one account each; never logged
 	Folder            string   `json:"folder"`             // for the journal; the child removes it when it ends
 	Sync              string   `json:"sync"`               // journal mode: off, os or always
+	Engine            string   `json:"engine"`             // the server's I/O engine; empty = the transport's first
 	CongestionControl string   `json:"congestion_control"` // TCP_CONGESTION of accepted sockets; empty = the system's
 	MaxConnections    int      `json:"max_connections"`
 	Null              bool     `json:"null"` // the transport's server in front of a gateway that answers at once and knows nothing
@@ -31,13 +33,17 @@ type Ready struct {
 	Sync       string            `json:"sync"`  // journal mode; "none" for a bare echo
 }
 
-// countersRequest is the only thing that a child is asked after its task. The answer is a reply on one line.
-const countersRequest = "counters"
+// What a child may be asked after its task. The answer is a reply on one line.
+const (
+	countersRequest = "counters"
+	metricsRequest  = "metrics"
+)
 
 // reply is the answer to a request.
 type reply struct {
-	Counters machine.Counters `json:"counters"`
-	Error    string           `json:"error,omitempty"`
+	Counters machine.Counters    `json:"counters"`
+	Metrics  []transports.Metric `json:"metrics,omitempty"`
+	Error    string              `json:"error,omitempty"`
 }
 
 // Bounds of a line in either direction, in bytes: a task with 10,000 keys fits.

@@ -64,6 +64,7 @@ type Cell struct {
 	Transport string `json:"transport"`
 	Spec      string `json:"spec"` // as --transport takes it: what differs from the transport's defaults is told
 	Flow      string `json:"flow"`
+	Window    int    `json:"window"` // most requests in flight of all clients in the flow "semaphore"; 0 with any other
 	Engine    string `json:"engine"`
 	Encoding  string `json:"encoding"`
 	Operation string `json:"operation"` // as --operation takes it; empty in files of the time when there was one alone, see Orders
@@ -71,6 +72,7 @@ type Cell struct {
 
 	Size        int       `json:"size"` // 0 where it is mixed, or where there are no orders
 	SizeMix     []Share   `json:"size_mix,omitempty"`
+	MixBy       string    `json:"mix_by,omitempty"` // order: each draws its size; client: all orders of a client have one
 	Clients     int       `json:"clients"`
 	InFlight    int       `json:"inflight"`           // as it was asked for; 0 = no cap, or the default in an open loop
 	Mode        string    `json:"mode"`               // "closed" or "open"
@@ -115,6 +117,9 @@ type Cell struct {
 	Intervals     map[string]Interval `json:"intervals"`      // 95 %, of the response time, by percentile and p99/p50
 	Trends        []Trend             `json:"trends"`
 	SLO           []Objective         `json:"slo"`
+
+	Fairness []Fairness `json:"fairness,omitempty"` // closed loop
+	Metrics  []Metric   `json:"flow_metrics,omitempty"`
 
 	Interrupted bool           `json:"interrupted"`
 	BoundBy     string         `json:"bound_by"` // client, server, both, neither; empty where unknown
@@ -381,6 +386,10 @@ func (c *Cell) Fill(out runner.Outcome, validity runner.Validity, slos []stats.S
 	}
 	if ratio != nil {
 		c.Intervals["p99/p50"] = Interval{finite(ratio.Low), finite(ratio.High)}
+	}
+	c.Metrics = newMetrics(out.Metrics, c.Requests)
+	for _, f := range out.Fairness {
+		c.Fairness = append(c.Fairness, Fairness{f.Size, f.Clients, f.Jain, f.Min, f.Mean, f.Max})
 	}
 	for _, t := range out.Trends {
 		c.Trends = append(c.Trends, Trend{t.Percentile.String(), t.Windows, t.Z, t.Change})

@@ -10,6 +10,7 @@ import (
 	"tailgate/loadtest/pacer"
 	"tailgate/loadtest/record"
 	"tailgate/loadtest/workload"
+	"tailgate/transports"
 )
 
 // Bounds of an open loop.
@@ -124,7 +125,7 @@ func freeCores(cell Cell) int {
 	if n := len(cell.Plan.Clients); n > 0 {
 		cores = min(cores, n)
 	}
-	if cell.Dial.Engine == "spin" {
+	if cell.Dial.Engine == transports.EngineSpin {
 		cores--
 	}
 	return cores

@@ -18,6 +18,9 @@ type Spec struct {
 	Encoding  string // one of Transport.Encodings, the default filled in
 }
 
+// Semaphore is the flow that needs a limit: "semaphore=N".
+const Semaphore = "semaphore"
+
 // notYet are choices of the design that later releases bring; they are refused with that word rather than as unknown.
 var notYet = []string{"semaphore", "park", "spin"}
 
@@ -83,10 +86,13 @@ func (s *Spec) choose(choice, text string) error {
 	}
 	if hasLimit {
 		n, err := strconv.Atoi(limit)
-		if err != nil || n < 1 || base != "semaphore" {
+		if err != nil || n < 1 || base != Semaphore {
 			return fmt.Errorf("transport %q: %q takes no such limit: only semaphore=N with N from 1", text, choice)
 		}
 		s.FlowLimit = n
+	}
+	if base == Semaphore && !hasLimit {
+		return fmt.Errorf("transport %q: %q needs its limit, the most requests in flight over all clients: semaphore=50", text, choice)
 	}
 	*field = base
 	return nil
