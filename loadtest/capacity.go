@@ -98,6 +98,7 @@ func (p *plan) searchCapacity(ctx context.Context, args []string, stdout, stderr
 		return exitFailure
 	}
 	result := p.newRun(args)
+	result.Planned = 0
 	live := newProgress(stderr)
 	failed := 0
 	for _, c := range p.cells {

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +28,7 @@ const connectionsBeside = 16
 
 // execute measures every cell, keeps the results after each, and prints them.
 func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	began := time.Now()
 	status, ok, unreachable := p.prepare(ctx, stderr)
 	if !ok {
 		return status
@@ -49,6 +49,7 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 			return usage(stderr, err)
 		}
 	}
+	live.budget = p.newBudget(began, len(p.cells)-result.Resumed)
 	for i, index := range p.order {
 		if ctx.Err() != nil {
 			break
@@ -60,17 +61,14 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 		rc := p.reportCell(c, i+1)
 		err := unreachable
 		if err == nil {
-			var out runner.Outcome
-			out, err = p.measure(ctx, c, &rc, live.cell(p, i, c))
+			err = p.cell(ctx, c, i, &rc, live)
 			live.clear()
-			if err == nil {
-				p.histograms(&rc, out)
-			}
 		}
+		outOfTime, _ := errors.AsType[usedUpError](err)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			continue // it had not begun
-		case err != nil && unreachable != nil: // said once, not for every cell
+		case err != nil && (unreachable != nil || outOfTime.total > 0): // said once, not for every cell
 			rc.Fail(err)
 		case err != nil:
 			rc.Fail(err)
@@ -78,7 +76,9 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 			if p.options.Target != "" {
 				advice = p.advice(err)
 			}
-			fmt.Fprintf(stderr, "loadtest: %s, %s x %d: %v%s\n", c.spec, rc.SizeName(), c.clients, err, advice)
+			fmt.Fprintf(stderr, "loadtest: %s: %v%s\n", p.place(c, &rc), err, advice)
+		case rc.Validity == runner.Invalid:
+			fmt.Fprintf(stderr, "loadtest: %s: INVALID: %s\n", p.place(c, &rc), strings.Join(rc.Reasons[:min(len(rc.Reasons), 2)], "; "))
 		}
 		measured[index] = &rc
 		result.Cells = compact(measured)
@@ -100,6 +100,42 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 		fmt.Fprintln(stderr, "loadtest:", why)
 	}
 	return status
+}
+
+// cell measures the cell whose turn it is, within the budget, and keeps its histograms.
+func (p *plan) cell(ctx context.Context, c cell, turn int, rc *report.Cell, live progress) error {
+	b := live.budget
+	within, cancel := b.within(ctx)
+	defer cancel()
+	timed := *p
+	if b != nil {
+		var err error
+		if timed.duration, err = b.next(time.Now()); err != nil {
+			return err
+		}
+		began := time.Now()
+		defer func() { b.took(time.Since(began), time.Duration(rc.Seconds*float64(time.Second))) }()
+	}
+	out, err := timed.measure(within, c, rc, live.cell(p, turn, c))
+	switch {
+	case err != nil && within.Err() != nil && ctx.Err() == nil:
+		return context.Cause(within)
+	case err != nil:
+		return err
+	case out.Interrupted && ctx.Err() == nil:
+		rc.Reasons = append(rc.Reasons, context.Cause(within).Error())
+	}
+	p.histograms(rc, out)
+	return nil
+}
+
+// place names a cell for a message: what, and where unless it was hosted.
+func (p *plan) place(c cell, rc *report.Cell) string {
+	at := ""
+	if p.options.Target != "" {
+		at = " at " + p.options.Target
+	}
+	return fmt.Sprintf("%s%s, %s x %d", c.spec, at, rc.SizeName(), c.clients)
 }
 
 // prepare does what comes before the first cell: cores, the target, the output folder. Where it is not ok, the status is the process's. A target
@@ -176,6 +212,12 @@ func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress fu
 		return out, err
 	}
 	rc.Fill(out, runner.Judge(cell, out), p.slos)
+	if out.ServerUnknown != nil {
+		if rc.Validity == runner.Valid {
+			rc.Validity = runner.Suspect
+		}
+		rc.Reasons = append(rc.Reasons, out.ServerUnknown.Error())
+	}
 	if out.Counts.Lost() > 0 {
 		rc.ServerLog = warnings()
 	}
@@ -227,7 +269,7 @@ func (p *plan) host(ctx context.Context, c cell) (*host.Process, error) {
 func (p *plan) newRun(args []string) report.Run {
 	o := p.options
 	r := report.Run{
-		Schema: report.Schema, Started: time.Now(), Command: redact(args), Environment: machine.ReadEnvironment(),
+		Schema: report.Schema, Started: time.Now(), Command: redact(args), Planned: len(p.cells), Environment: machine.ReadEnvironment(),
 		Method: report.Method{
 			Loop: "closed", Seed: o.Seed, WarmupSeconds: o.Warmup.Seconds(), TimeoutSeconds: o.Timeout.Seconds(), Target: o.Target,
 			Accounts: max(len(o.Key), 1), Pinned: p.cores.Pinned, ServerCores: append([]int{}, p.cores.Server...), ClientCores: append([]int{}, p.cores.Clients...), PinningNote: p.cores.Note,
@@ -292,9 +334,7 @@ func (p *plan) write(ctx context.Context, r *report.Run) error {
 func (p *plan) print(stdout io.Writer, r report.Run, kept bool) error {
 	switch p.options.Format {
 	case "json":
-		encoder := json.NewEncoder(stdout)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(r)
+		return writeJSON(stdout, r)
 	case "markdown":
 		return export.Markdown(stdout, r)
 	case "csv":
@@ -315,9 +355,12 @@ func (p *plan) where(stdout io.Writer) error {
 // status is what the run comes to for the process's exit. A failure outweighs all, since cells are missing; a missed objective
 // outweighs an invalid cell beside it, since it was measured.
 func (p *plan) status(r report.Run) (int, string) {
-	var failed, missed, undecided, invalid int
+	var failed, left, missed, undecided, invalid int
 	for _, c := range r.Cells {
 		switch {
+		case c.Validity == runner.Invalid && c.Client == nil && p.options.Budget > 0 && strings.HasSuffix(strings.Join(c.Reasons, ""), usedUpError{p.options.Budget}.Error()):
+			left++
+			continue
 		case c.Validity == runner.Invalid && c.Client == nil:
 			failed++
 			continue
@@ -338,9 +381,11 @@ func (p *plan) status(r report.Run) (int, string) {
 	}
 	switch {
 	case r.Interrupted:
-		return exitFailure, "interrupted; what was measured is kept"
+		return exitFailure, "interrupted; what was measured is kept, and the same command with --resume measures the rest"
 	case failed > 0:
 		return exitFailure, fmt.Sprintf("%d of %d cells could not be measured", failed, len(r.Cells))
+	case left > 0:
+		return exitFailure, fmt.Sprintf("%d of %d cells were not measured, since %v; the same command with --resume measures them", left, len(r.Cells), usedUpError{p.options.Budget})
 	case missed > 0:
 		return exitMissed, fmt.Sprintf("an SLO was missed %d times", missed)
 	case invalid > 0:

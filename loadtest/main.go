@@ -7,6 +7,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -44,10 +45,13 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if o == nil {
 		return status
 	}
-	if o.command == "compare" && o.Format != "table" && o.Format != "json" {
-		return usage(stderr, fmt.Errorf("--format %s: compare prints table or json", o.Format))
-	}
-	if o.command == "compare" {
+	if o.command == "compare" || o.command == "version" {
+		if o.Format != "table" && o.Format != "json" {
+			return usage(stderr, fmt.Errorf("--format %s: %s prints table or json", o.Format, o.command))
+		}
+		if o.command == "version" {
+			return o.version(stdout, stderr)
+		}
 		return o.compare(stdout, stderr)
 	}
 	p, err := o.plan()
@@ -56,17 +60,47 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	ended := context.AfterFunc(ctx, func() {
+		stop() // a second signal ends the process at once
+		fmt.Fprintf(stderr, "loadtest: %v: the measurement under way ends now, what is known is kept; once more ends this process at once\n", context.Cause(ctx))
+	})
+	defer ended()
 	if o.command == "capacity" {
 		return p.searchCapacity(ctx, args, stdout, stderr)
 	}
 	return p.execute(ctx, args, stdout, stderr)
 }
 
-// version is what the build recorded of this program.
-func version() string {
+// build is what the build recorded of this program.
+type build struct {
+	Version   string `json:"version"`  // empty where the build recorded none
+	Revision  string `json:"revision"` // the same
+	GoVersion string `json:"go_version"`
+	OS        string `json:"os"`
+}
+
+// version prints it.
+func (o *options) version(stdout, stderr io.Writer) int {
 	e := machine.ReadEnvironment()
-	return fmt.Sprintf("tailgate loadtest %s (%s, %s, %s)", cmp.Or(e.Version, "of an unknown version"), cmp.Or(e.Revision, "unknown revision"), e.GoVersion, e.OS)
+	b := build{Version: e.Version, Revision: e.Revision, GoVersion: e.GoVersion, OS: e.OS}
+	var err error
+	if o.Format == "json" {
+		err = writeJSON(stdout, b)
+	} else {
+		_, err = fmt.Fprintf(stdout, "tailgate loadtest %s (%s, %s, %s)\n", cmp.Or(b.Version, "of an unknown version"), cmp.Or(b.Revision, "unknown revision"), b.GoVersion, b.OS)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "loadtest: standard output:", err)
+		return exitFailure
+	}
+	return exitOK
+}
+
+// writeJSON prints a value for a program.
+func writeJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
 }
 
 // usage reports what is wrong with the command line.

@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -196,6 +195,9 @@ func TestUsage(t *testing.T) {
 		{"--rate=-5", "--rate -5: 0.1 to"},
 		{"--rate 1e12", "--rate 1e+12: 0.1 to"},
 		{"--rate NaN", "--rate NaN: 0.1 to"},
+		{"--rate Inf", "--rate +Inf: 0.1 to"},
+		{"--rate=-Inf", "--rate -Inf: 0.1 to"},
+		{"--rate 0.05", "--rate 0.05: 0.1 to"},
 		{"--rate fast", "--rate: expected a float"},
 		{"--rate 0.1 --duration 1s --transport " + name(), "not one request would be due"},
 		{"--rate 100 --arrivals sometimes", `--arrivals must be one of "poisson","constant"`},
@@ -206,6 +208,19 @@ func TestUsage(t *testing.T) {
 		{"--rate 100 --generators 0", "--generators 0: 1 to 64"},
 		{"--rate 100 --step 1s", `--step "1s": write a time`},
 		{"--rate 100 --step 1s:0", "--step: step 1: rate 0"},
+		{"--rate 100 --step 1s:NaN", "--step: step 1: rate NaN"},
+		{"--rate 100 --step 1s:-Inf", "--step: step 1: rate -Inf"},
+		{"--rate 100 --step 1s:5:6", `--step "1s:5:6": write a time`},
+		{"--rate 100 --step 5", `--step "5": write a time of the measured interval and the rate from then on, as 5s:2000`},
+		{"--rate 100 --step=-1s:5", "--step: step 1 at -1s: above 0"},
+		{"--cancel-share NaN", "together at most 1"},
+		{"--size-mix 64:NaN", `--size-mix "64:NaN"`},
+		{"capacity --min-rate NaN", "--min-rate NaN and --max-rate"},
+		{"capacity --max-rate Inf", "--max-rate +Inf"},
+		{"capacity --width NaN", "--width NaN: 0.005 to 1"},
+		{"capacity --exceed NaN", "--exceed NaN: 0 to below 1"},
+		{"--json --format csv", "--json and --format csv: what is printed is either"},
+		{"version --format csv", "--format csv: version prints table or json"},
 		{"--rate 100 --step 1s:5 --step 1s:6", "--step: step 2 at 1s: above 0, later"},
 		{"--rate 100 --duration 1s --step 1s:5", "--step at 1s: the measured interval lasts 1s"},
 		{"--rate 0.1 --requests 1000000000 --transport " + name(), "at most 24 are allowed"},
@@ -314,6 +329,13 @@ func TestVersion(t *testing.T) {
 	if status := run([]string{"version"}, nil, &stdout, &stderr); status != exitOK || stderr.Len() > 0 || !strings.HasPrefix(stdout.String(), "tailgate loadtest ") || !strings.Contains(stdout.String(), runtime.Version()) {
 		t.Errorf("status %d, %q, %q", status, stdout.String(), stderr.String())
 	}
+	for _, args := range [][]string{{"version", "--json"}, {"version", "--format", "json"}, {"--json", "version"}} {
+		stdout.Reset()
+		var got build
+		if status := run(args, nil, &stdout, &stderr); status != exitOK || json.Unmarshal([]byte(stdout.String()), &got) != nil || got.GoVersion != runtime.Version() || got.OS == "" {
+			t.Errorf("%v: status %d, %q", args, status, stdout.String())
+		}
+	}
 }
 
 // TestPlan lays out runs and looks at their cells.
@@ -395,12 +417,12 @@ func TestJoinChoices(t *testing.T) {
 
 // TestEveryTransport measures a small cell of each, hosted, and checks the accounts in run.json.
 func TestEveryTransport(t *testing.T) {
-	p := loadtest(t, "matrix", "--sizes", "64", "--clients", "1,3", "--requests", "300", "--warmup", "10ms", "--format", "json")
+	p := loadtest(t, "matrix", "--sizes", "64", "--clients", "1,3", "--requests", "300", "--warmup", "10ms", "--json")
 	p.want(t, exitOK)
 	r := p.run(t)
 	var printed report.Run
 	if err := json.Unmarshal([]byte(p.stdout), &printed); err != nil || len(printed.Cells) != len(r.Cells) {
-		t.Errorf("--format json prints %d cells, %v; the file has %d", len(printed.Cells), err, len(r.Cells))
+		t.Errorf("--json prints %d cells, %v; the file has %d", len(printed.Cells), err, len(r.Cells))
 	}
 	if len(r.Cells) != 2*len(all.All())+1 || r.Interrupted || len(r.Environment.AllowedCores) == 0 {
 		t.Errorf("%d cells, interrupted: %t, environment %+v", len(r.Cells), r.Interrupted, r.Environment)
@@ -473,46 +495,6 @@ func TestSLOStatus(t *testing.T) {
 				t.Errorf("it said %q, want %q", p.stderr, c.say)
 			}
 		})
-	}
-}
-
-// TestInterrupted: what was measured before the signal is kept and marked.
-func TestInterrupted(t *testing.T) {
-	cmd, p, stdout, stderr := command(t, "matrix", "--transports", name(), "--sizes", "64", "--clients", "1,2,3", "--duration", "1s", "--warmup", "10ms")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	// The file comes with the first cell; then the second is under way.
-	path := filepath.Join(p.out, report.FileName)
-	deadline, look := time.After(30*time.Second), time.NewTicker(20*time.Millisecond)
-	defer look.Stop()
-	for _, err := os.Stat(path); err != nil; _, err = os.Stat(path) {
-		select {
-		case <-look.C:
-		case <-deadline:
-			_ = cmd.Process.Kill()
-			t.Fatal("no results after 30 s")
-		}
-	}
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	p.finish(t, cmd, stdout, stderr)
-	r := p.run(t)
-	if p.status != exitFailure || !strings.Contains(p.stderr, "interrupted") || !r.Interrupted || len(r.Cells) < 1 || len(r.Cells) > 3 {
-		t.Errorf("status %d, %q, interrupted: %t, %d cells", p.status, p.stderr, r.Interrupted, len(r.Cells))
-	}
-	whole := 0
-	for _, c := range r.Cells {
-		if !c.Interrupted {
-			whole++
-		}
-		if sum := c.OK + c.Rejected + c.Refused + c.TimedOut + c.Errors + c.Unsent; sum != c.Requests {
-			t.Errorf("%d requests, %d by fate", c.Requests, sum)
-		}
-	}
-	if whole < 1 || whole > 2 || !strings.Contains(p.stdout, "INTERRUPTED") {
-		t.Errorf("%d whole cells of %d; it printed:\n%s", whole, len(r.Cells), p.stdout)
 	}
 }
 

@@ -52,8 +52,8 @@ type options struct {
 	Seed     uint64        `group:"How long" default:"1" placeholder:"N" help:"Seed of the flow and of the order of the cells. (${default})"`
 
 	Repeat int           `group:"How long" default:"1" placeholder:"N" help:"Runs of every cell, interleaved, each with a gateway of its own: what compare needs, ${runs} at least. (${default})"`
-	Budget time.Duration `group:"How long" xor:"length" placeholder:"TIME" help:"Time of all cells together, starts and warm-ups included, shared out equally."`
-	Resume bool          `group:"How long" help:"Keep the cells that a run with the same flags has already measured into --out, and go on."`
+	Budget time.Duration `group:"How long" xor:"length" placeholder:"TIME" help:"Time of the run, starts and warm-ups included, shared out equally. It is kept: cells become shorter, and what no time is left for is not measured, which is said."`
+	Resume bool          `group:"How long" help:"Keep the cells that a run with the same flags has already measured into --out, and measure the others. Only --budget and --format may differ."`
 
 	SLO []string `group:"Judgement" name:"slo" placeholder:"EXPR" sep:"none" help:"Objective on the response time, repeatable: 'p99<10ms', 'p99.9<=50ms', 'max<1s', 'mean<200us'. When one is missed the exit status is 99. The default, ${slo}, only informs."`
 
@@ -68,6 +68,7 @@ type options struct {
 
 	Out    string `group:"Output" default:"out" placeholder:"DIR" help:"Folder for ${file} with its schema, one .hgrm and .hlog a cell (HdrHistogram), metrics.prom (OpenMetrics). (${default})"`
 	Format string `group:"Output" default:"table" placeholder:"FORMAT" enum:"table,json,markdown,csv" help:"What is printed: table, json, markdown, csv. (${default})"`
+	JSON   bool   `group:"Output" name:"json" help:"The same as --format json."`
 
 	Explain bool `group:"In a later release" help:"Profile both sides and say what drives the tail."`
 
@@ -156,19 +157,24 @@ Response time runs from the moment a client became free, or with --rate from the
 
 Exit status, the first that holds: 2, the command line is wrong; 1, a cell could not be measured because of an error, the results could not be written, or the run was interrupted; 99, an SLO given by --slo was missed; 3, a measurement is INVALID, or its samples are too few for a verdict on an SLO given by --slo; 0, none of these. SUSPECT, and the default SLO, change nothing.`
 
-// parse reads the command line. Without options the returned status is the process's.
-func parse(args []string, stdout, stderr io.Writer) (*options, int) {
-	var o options
-	status := -1
+// newParser makes what fills in the options. Where the help is asked for, it calls exit.
+func newParser(o *options, stdout, stderr io.Writer, exit func(code int)) (*kong.Kong, error) {
 	vars := kong.Vars{
 		"specs": strings.Join(specs(), ", "), "slo": defaultSLO, "file": report.FileName, "runs": strconv.Itoa(report.RunsToCompare),
 		"flows": choices(func(t transports.Transport) []string { return t.Flows }), "engines": choices(func(t transports.Transport) []string { return t.Engines }),
 		"operations": strings.Join(workload.OperationNames(), ","), "levels": strconv.Itoa(workload.BookDepth),
 	}
-	parser, err := kong.New(&o, kong.Name("loadtest"), kong.Description(expand(description, vars)), vars,
-		kong.Writers(stdout, stderr), kong.Exit(func(code int) { status = code }),
+	return kong.New(o, kong.Name("loadtest"), kong.Description(expand(description, vars)), vars,
+		kong.Writers(stdout, stderr), kong.Exit(exit),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: report.Width}),
 	)
+}
+
+// parse reads the command line. Without options the returned status is the process's.
+func parse(args []string, stdout, stderr io.Writer) (*options, int) {
+	var o options
+	status := -1
+	parser, err := newParser(&o, stdout, stderr, func(code int) { status = code })
 	if err != nil {
 		fmt.Fprintln(stderr, "loadtest: the command line is not well defined:", err)
 		return nil, exitFailure
@@ -181,10 +187,6 @@ func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 		return nil, usage(stderr, errors.New(strings.TrimPrefix(err.Error(), "loadtest: ")))
 	}
 	o.command, _, _ = strings.Cut(context.Command(), " ")
-	if o.command == "version" {
-		fmt.Fprintln(stdout, version())
-		return nil, exitOK
-	}
 	if err := o.notYet(); err != nil {
 		return nil, usage(stderr, err)
 	}
@@ -213,6 +215,12 @@ func (o *options) take(context *kong.Context) error {
 		if empty {
 			return fmt.Errorf("--%s: an empty value is not allowed. %s", part.Flag.Name, part.Flag.Help)
 		}
+	}
+	if o.JSON {
+		if o.given["format"] && o.Format != "json" {
+			return fmt.Errorf("--json and --format %s: what is printed is either; leave one out", o.Format)
+		}
+		o.Format = "json"
 	}
 	return nil
 }

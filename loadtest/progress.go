@@ -12,7 +12,10 @@ import (
 )
 
 // progress is the live line. It exists only on a terminal; its zero value says nothing.
-type progress struct{ terminal io.Writer }
+type progress struct {
+	terminal io.Writer
+	budget   *budget // nil where none was given
+}
 
 func newProgress(stderr io.Writer) progress {
 	file, ok := stderr.(*os.File)
@@ -32,11 +35,14 @@ func (l progress) cell(p *plan, n int, c cell) func(runner.Progress) {
 	}
 	head := fmt.Sprintf("[%d/%d] %s, %s x %d", n+1, len(p.cells), c.spec, p.sizeText(c), c.clients)
 	left := func(elapsed time.Duration) string {
+		if l.budget != nil {
+			return fmt.Sprintf(", %v left of %v", l.budget.remaining(time.Now()).Round(time.Second), l.budget.total)
+		}
 		rest := p.estimate(n) - p.options.Warmup - elapsed
 		if rest <= 0 {
 			return ""
 		}
-		return fmt.Sprintf(", about %.0f s left", rest.Seconds())
+		return fmt.Sprintf(", about %v left", rest.Round(time.Second))
 	}
 	l.show(head + left(0))
 	return func(now runner.Progress) {

@@ -62,7 +62,7 @@ func TestRepeatResumeCompare(t *testing.T) {
 		t.Errorf("%d of %d kept of a run that was complete", again.Resumed, len(again.Cells))
 	}
 	var stdout, stderr strings.Builder
-	if status := run(append(args, "--resume", "--seed", "9"), nil, &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "--resume: flags in "+path) {
+	if status := run(append(args, "--resume", "--seed", "9"), nil, &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "--resume: "+path+" was begun with --seed 1, now 9; use the same flags") {
 		t.Errorf("status %d, %q; want 2 and what differs", status, stderr.String())
 	}
 
@@ -74,6 +74,11 @@ func TestRepeatResumeCompare(t *testing.T) {
 	var c report.Comparison
 	if status := run([]string{"compare", "--format", "json", path, path}, nil, &stdout, &stderr); status != exitOK || json.Unmarshal([]byte(stdout.String()), &c) != nil || len(c.Cells) != 3 {
 		t.Errorf("status %d, %d cells", status, len(c.Cells))
+	}
+	long := stdout.String()
+	stdout.Reset()
+	if status := run([]string{"compare", "--json", path, path}, nil, &stdout, &stderr); status != exitOK || stdout.String() != long {
+		t.Errorf("--json: status %d, and it is not what --format json prints", status)
 	}
 	for _, wrong := range []string{"/does/not/exist", os.Args[0]} {
 		stderr.Reset()

@@ -1,17 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
 	"tailgate/loadtest/report"
 )
 
-// resume takes over what an earlier process has measured into the same folder: every cell but those that failed or were interrupted. It is an
+// resume takes over what an earlier process has measured into the same folder: every cell but those that failed, were interrupted or had no time left. It is an
 // error, and nothing is measured, where the flags, the build or the machine are not the same: their cells do not belong into one run.
 func (p *plan) resume(result *report.Run, measured []*report.Cell) error {
 	path := filepath.Join(p.options.Out, report.FileName)
@@ -22,8 +26,17 @@ func (p *plan) resume(result *report.Run, measured []*report.Cell) error {
 	if err != nil {
 		return fmt.Errorf("--resume: %w", err)
 	}
+	differing, err := differ(before.Command, result.Command)
+	if err != nil {
+		return fmt.Errorf("--resume: %s: its command line %q is not this program's: %w; use another --out", path, strings.Join(before.Command, " "), err)
+	}
+	if a, b := before.Method.Accounts, result.Method.Accounts; a != b && len(differing) == 0 {
+		differing = append(differing, fmt.Sprintf("--key for %d accounts, now %d", a, b))
+	}
+	if len(differing) > 0 {
+		return fmt.Errorf("--resume: %s was begun with %s; use the same flags, or another --out", path, strings.Join(differing, ", "))
+	}
 	for _, d := range []struct{ what, before, now string }{
-		{"flags", strings.Join(significant(before.Command), " "), strings.Join(significant(result.Command), " ")},
 		{"build", before.Environment.Revision, result.Environment.Revision},
 		{"Go", before.Environment.GoVersion, result.Environment.GoVersion},
 		{"machine", before.Environment.Host, result.Environment.Host},
@@ -48,20 +61,53 @@ func (p *plan) resume(result *report.Run, measured []*report.Cell) error {
 	return nil
 }
 
-// significant are the arguments that decide on what is measured.
-func significant(args []string) []string {
+// indifferent are the flags that do not decide on what a cell measures. The keys are redacted in the results; how many there are is compared.
+var indifferent = []string{"help", "out", "format", "json", "resume", "budget", "key"}
+
+// differ names the flags whose values are not the same in two command lines, however they are written, with both values.
+func differ(before, now []string) ([]string, error) {
+	a, err := values(before)
+	if err != nil {
+		return nil, err
+	}
+	b, err := values(now)
+	if err != nil {
+		return nil, err
+	}
+	if a[""] != b[""] { // the commands have flags of their own
+		return []string{fmt.Sprintf("the command %s, now %s", a[""], b[""])}, nil
+	}
 	var list []string
-	for i := 0; i < len(args); i++ {
-		name, _, joined := strings.Cut(args[i], "=")
-		switch name {
-		case "--resume":
-		case "--out", "--format":
-			if !joined {
-				i++
-			}
-		default:
-			list = append(list, args[i])
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if a[name] != b[name] {
+			list = append(list, fmt.Sprintf("--%s %s, now %s", name, cmp.Or(a[name], "unset"), cmp.Or(b[name], "unset")))
 		}
 	}
-	return list
+	return list, nil
+}
+
+// values are the flags of a command line, defaults included, and under no name the command.
+func values(args []string) (map[string]string, error) {
+	var o options
+	parser, err := newParser(&o, io.Discard, io.Discard, func(int) {})
+	if err != nil {
+		return nil, err
+	}
+	context, err := parser.Parse(args)
+	if err != nil {
+		return nil, err
+	}
+	command, _, _ := strings.Cut(context.Command(), " ")
+	list := map[string]string{"": command}
+	for _, flag := range context.Flags() {
+		if slices.Contains(indifferent, flag.Name) {
+			continue
+		}
+		text := fmt.Sprint(flag.Target.Interface())
+		if kind := flag.Target.Kind(); kind == reflect.Slice {
+			text = strings.Trim(text, "[]")
+		}
+		list[flag.Name] = text
+	}
+	return list, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -93,12 +94,15 @@ func (p *plan) advice(err error) string {
 		return "; name the authority with --tls-ca, or take any certificate with --tls-insecure"
 	case o.TLS && strings.Contains(text, "tls: "):
 		return "; does this port speak TLS? Without, leave out --tls"
-	case fault != nil && fault.Reason != pb.Reason_REASON_CONNECTION_LOST && fault.Reason != pb.Reason_REASON_DEADLINE_EXCEEDED:
+	case fault != nil && !slices.Contains([]pb.Reason{pb.Reason_REASON_CONNECTION_LOST, pb.Reason_REASON_DEADLINE_EXCEEDED, pb.Reason_REASON_INTERNAL}, fault.Reason):
 		return "" // the gateway itself has answered
 	default:
 		also := ", or TLS only (--tls)"
 		if o.TLS {
 			also = ""
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			also += ". Something takes the connection and says nothing: if it is the gateway, it is stopped or stuck"
 		}
 		return fmt.Sprintf("; does this port speak %s? It may be another transport's (%s unless told otherwise)%s", name, defaultPorts(), also)
 	}

@@ -106,6 +106,9 @@ func TestMemoryOfAnHour(t *testing.T) {
 			}
 			// A percent, and half a megabyte of what a runtime and its tests do beside it.
 			for i, what := range []string{"heap", "resident"} {
+				if i == 1 && !residentCounts {
+					continue
+				}
 				if grown := most[i] - first[i]; grown > first[i]/100+0.5 {
 					t.Errorf("%s: %.2f MB after the first minute, %.2f MB at most: it grows", what, first[i], most[i])
 				}

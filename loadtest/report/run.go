@@ -28,6 +28,7 @@ type Run struct {
 	Started     time.Time           `json:"started"`
 	Finished    time.Time           `json:"finished"`
 	Interrupted bool                `json:"interrupted"` // stopped early: the cells are those that had begun
+	Planned     int                 `json:"planned"`     // cells of the whole run, every run of each; 0 of a capacity search, whose trials are not known beforehand
 	Resumed     int                 `json:"resumed"`     // cells that an earlier process with the same flags had measured
 	Command     []string            `json:"command"`     // arguments, keys redacted
 	Environment machine.Environment `json:"environment"`

@@ -100,8 +100,22 @@ func (t *table) heading() {
 		t.line("Sizes by weight: %s.", t.cells[0].SizeName())
 	}
 	if t.run.Interrupted {
-		t.line("INTERRUPTED: the cells below are those that had begun.")
+		t.line("INTERRUPTED: %s", t.interrupted())
 	}
+}
+
+// interrupted says what there is of a run that was stopped early.
+func (t *table) interrupted() string {
+	if t.run.Planned == 0 {
+		return "what follows is what was known by then."
+	}
+	whole := 0
+	for _, c := range t.run.Cells {
+		if !c.Interrupted {
+			whole++
+		}
+	}
+	return fmt.Sprintf("%d of %d cells were measured whole, %d in part, %d not at all.", whole, t.run.Planned, len(t.run.Cells)-whole, t.run.Planned-len(t.run.Cells))
 }
 
 // pace is the rate of an open loop, the same for every cell.

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +21,10 @@ import (
 
 // Bounds of the waits around a cell.
 const (
-	// DialTimeout bounds the opening of one connection.
-	DialTimeout = 10 * time.Second
+	// DialTimeout bounds the opening of one connection, and what is asked on it before the cell begins; where a request may take less, that and
+	// leastDialTimeout are the bound, so that a peer which accepts and says nothing is found out in about the time of a request.
+	DialTimeout      = 10 * time.Second
+	leastDialTimeout = time.Second
 	// dialsAtOnce bounds how many connections are opened at the same time: below the backlog that listeners usually have.
 	dialsAtOnce = 32
 	// interruptGrace is how long requests in flight may take after an interrupt before they are given up.
@@ -92,25 +95,26 @@ type Use struct {
 // Outcome is a cell that has run.
 type Outcome struct {
 	record.Result
-	Started     time.Time
-	IDPrefix    string        // with which the ids of all its requests begin, those of the warm-up too
-	Warmup      time.Duration // as it was
-	WarmupFates record.Counts // its requests, of which nothing else is recorded
-	Seconds     float64       // length of the measured interval
-	Throughput  float64       // answers a second; in an open loop those that came within the interval
-	Scheduled   int64         // open loop: requests that were due in the interval by the schedule
-	Behind      int64         // open loop: of those, how many the tester itself had not sent by its end, or not in their time
-	Workers     int           // open loop: most requests under way
-	InFlightCap int           // in force; 0 = none
-	Silence     time.Duration // from the last answer within the interval to its end; the whole interval where there was none
-	Deserted    bool          // every client's last request ended with nothing: timed out, error or unsent
-	Trends      []stats.Trend // of the response time over the interval
-	Connections Connections
-	ClientUse   Use
-	ServerUse   *Use                // nil where unknown
-	Metrics     []transports.Metric // of the server's flow control: counters as differences, states as at the end
-	Fairness    []Fairness          // of a closed loop, by the clients' size
-	Interrupted bool
+	Started       time.Time
+	IDPrefix      string        // with which the ids of all its requests begin, those of the warm-up too
+	Warmup        time.Duration // as it was
+	WarmupFates   record.Counts // its requests, of which nothing else is recorded
+	Seconds       float64       // length of the measured interval
+	Throughput    float64       // answers a second; in an open loop those that came within the interval
+	Scheduled     int64         // open loop: requests that were due in the interval by the schedule
+	Behind        int64         // open loop: of those, how many the tester itself had not sent by its end, or not in their time
+	Workers       int           // open loop: most requests under way
+	InFlightCap   int           // in force; 0 = none
+	Silence       time.Duration // from the last answer within the interval to its end; the whole interval where there was none
+	Deserted      bool          // every client's last request ended with nothing: timed out, error or unsent
+	Trends        []stats.Trend // of the response time over the interval
+	Connections   Connections
+	ClientUse     Use
+	ServerUse     *Use                // nil where unknown
+	ServerUnknown error               // why the server's counters, or its metrics, were asked for and are not known
+	Metrics       []transports.Metric // of the server's flow control: counters as differences, states as at the end
+	Fairness      []Fairness          // of a closed loop, by the clients' size
+	Interrupted   bool
 }
 
 // Connections is what became of them.
@@ -211,7 +215,7 @@ func prepare(ctx context.Context, cell Cell) (*run, error) {
 	instruments := []workload.Instrument{{Symbol: "ACME", ReferencePrice: 10_000}} // a bare echo has none
 	var err error
 	if !cell.Flow.EchoOnly {
-		instruments, err = listInstruments(ctx, r.links[0].client.Load(), cell.Dial.Address)
+		instruments, err = listInstruments(ctx, r.links[0].client.Load(), cell.Dial.Address, cell.dialTimeout())
 	}
 	if err == nil {
 		config.Instruments = instruments
@@ -250,7 +254,7 @@ func (r *run) dialAll(ctx context.Context) error {
 			config.Key = r.cell.Keys[i%len(r.cell.Keys)]
 		}
 		l := &link{redials: &r.redials, dial: func(ctx context.Context) (transports.Client, error) {
-			ctx, cancel := context.WithTimeout(ctx, DialTimeout)
+			ctx, cancel := context.WithTimeout(ctx, r.cell.dialTimeout())
 			defer cancel()
 			return r.cell.Transport.Dial(ctx, config)
 		}}
@@ -277,11 +281,17 @@ func (r *run) closeLinks() {
 	}
 }
 
+// dialTimeout is DialTimeout or what is enough for this cell.
+func (c *Cell) dialTimeout() time.Duration {
+	return min(max(c.Timeout, leastDialTimeout), DialTimeout)
+}
+
 // edge is both sides' counters at an edge of the measured interval.
 type edge struct {
 	client     machine.Counters
 	server     *machine.Counters
 	metrics    []transports.Metric
+	unknown    error                // why the server's are not known; nil where nobody asked
 	cores      [2]machine.CoreTimes // client's, server's
 	coresKnown bool
 }
@@ -302,7 +312,9 @@ func (r *run) readEdge(ctx context.Context) (edge, error) {
 		defer cancel()
 		counters, err := r.cell.ServerCounters(ctx)
 		if err != nil {
-			return edge{}, fmt.Errorf("counters of the server: %w", err)
+			// It may have died: what the clients saw of that is worth more than its counters.
+			e.unknown = fmt.Errorf("counters of the server: %w", err)
+			return e, nil
 		}
 		e.server = &counters
 	}
@@ -310,7 +322,7 @@ func (r *run) readEdge(ctx context.Context) (edge, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countersTimeout)
 		defer cancel()
 		if e.metrics, err = r.cell.ServerMetrics(ctx); err != nil {
-			return edge{}, fmt.Errorf("metrics of the server: %w", err)
+			e.unknown = fmt.Errorf("metrics of the server: %w", err)
 		}
 	}
 	return e, nil
@@ -344,10 +356,10 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 
 	edges, watchErr := r.watch(ctx, finished)
 	close(r.stopped)
-	out.Interrupted = ctx.Err() != nil
 	if err := r.join(ctx, finished); err != nil {
 		return Outcome{}, err
 	}
+	out.Interrupted = ctx.Err() != nil
 	if watchErr != nil {
 		return Outcome{}, watchErr
 	}
@@ -368,6 +380,7 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 	out.Trends = out.Series.Trends()
 	out.ClientUse, out.ServerUse = r.use(edges)
 	out.Metrics = differences(edges[0].metrics, edges[1].metrics)
+	out.ServerUnknown = cmp.Or(edges[0].unknown, edges[1].unknown)
 	out.Connections = r.connections()
 	return out, nil
 }
@@ -574,23 +587,28 @@ func (r *run) join(ctx context.Context, finished <-chan struct{}) error {
 	if r.cell.Open != nil {
 		patience += r.cell.Open.MaxWait
 	}
-	if ctx.Err() != nil {
-		patience = interruptGrace
-	}
-	for _, last := range []bool{false, true} {
-		timer := time.NewTimer(patience)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-finished:
+		return nil
+	case <-timer.C:
+	case <-ctx.Done():
+		timer.Reset(interruptGrace)
 		select {
 		case <-finished:
-			timer.Stop()
 			return nil
 		case <-timer.C:
 		}
-		if !last {
-			r.giveUp()
-			patience = stuckGrace
-		}
 	}
-	return errStuck
+	r.giveUp()
+	timer.Reset(stuckGrace)
+	select {
+	case <-finished:
+		return nil
+	case <-timer.C:
+		return errStuck
+	}
 }
 
 // use is what both sides used between the edges.

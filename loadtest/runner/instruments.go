@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"tailgate/loadtest/workload"
 	pb "tailgate/proto/gen/orderentry/v1"
@@ -10,19 +11,19 @@ import (
 )
 
 // Instruments opens one connection with the cell's first key and asks the gateway what can be traded: its open instruments, maxInstruments at
-// most, as the cell's flow will use them. Bounded by DialTimeout for each of the two.
+// most, as the cell's flow will use them. Bounded by DialTimeout, or less where a request may take less, for both together.
 func Instruments(ctx context.Context, cell Cell) ([]workload.Instrument, error) {
 	config := cell.Dial
 	if len(cell.Keys) > 0 {
 		config.Key = cell.Keys[0]
 	}
-	dialing, cancel := context.WithTimeout(ctx, DialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cell.dialTimeout())
 	defer cancel()
-	client, err := cell.Transport.Dial(dialing, config)
+	client, err := cell.Transport.Dial(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	list, err := listInstruments(ctx, client, config.Address)
+	list, err := listInstruments(ctx, client, config.Address, cell.dialTimeout())
 	_ = client.Close() // it has answered, or its failure is told
 	return list, err
 }
@@ -44,8 +45,8 @@ func fillBook(ctx context.Context, client transports.Client, flow *workload.Flow
 	return nil
 }
 
-func listInstruments(ctx context.Context, client transports.Client, address string) ([]workload.Instrument, error) {
-	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
+func listInstruments(ctx context.Context, client transports.Client, address string, timeout time.Duration) ([]workload.Instrument, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var response pb.ListInstrumentsResponse
 	call := transports.Call{Operation: transports.ListInstruments, Request: &pb.ListInstrumentsRequest{}, Response: &response}
