@@ -246,7 +246,7 @@ func TestUsage(t *testing.T) {
 		{"--budget 0s", "--budget 0s: above 0"},
 		{"--budget 5s", "of 500ms at least and with their starts and warm-ups, take"},
 		{"--budget 5m --duration 1s", "can't be used together"},
-		{"compare a.json", "<b>"},
+		{"compare", "<a>"},
 		{"compare a.json b.json --format csv", "--format csv: compare prints table or json"},
 		{"--explain", "not yet: --explain"},
 		{"report run.json", "not yet: report"},

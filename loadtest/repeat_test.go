@@ -75,6 +75,10 @@ func TestRepeatResumeCompare(t *testing.T) {
 	if status := run([]string{"compare", "--format", "json", path, path}, nil, &stdout, &stderr); status != exitOK || json.Unmarshal([]byte(stdout.String()), &c) != nil || len(c.Cells) != 3 {
 		t.Errorf("status %d, %d cells", status, len(c.Cells))
 	}
+	stderr.Reset()
+	if status := run([]string{"compare", path}, nil, &stdout, &stderr); status != exitFailure || !strings.Contains(stderr.String(), "has no two transports") {
+		t.Errorf("one transport alone: status %d, %q", status, stderr.String())
+	}
 	long := stdout.String()
 	stdout.Reset()
 	if status := run([]string{"compare", "--json", path, path}, nil, &stdout, &stderr); status != exitOK || stdout.String() != long {

@@ -18,7 +18,7 @@ const CompareSchema = "tailgate.loadtest.compare/v1"
 const level = 0.05
 
 // RunsToCompare is how many runs a side a comparison should have: with so many, runs of the same are called the same and a p50 that is longer by a tenth is
-// found in nine of ten comparisons at least (METHOD.md, the study of comparisons). Many cells in one comparison may need more, see enoughRuns.
+// found in nine of ten comparisons at least (METHOD.md, the study of comparisons). Many cells in one comparison may need more, see enoughRuns, which the table advises.
 const RunsToCompare = 8
 
 // Comparison holds the runs of two files against each other. The run is the unit: within one the latencies depend on each other.
@@ -32,6 +32,7 @@ type Comparison struct {
 // ComparedCell is one cell that both have.
 type ComparedCell struct {
 	Cell    string           `json:"cell"`
+	Paired  bool             `json:"paired"`  // runs were compared with their neighbours in time, or of the same round
 	Invalid [2]int           `json:"invalid"` // runs left out, since their measurement does not count
 	Figures []ComparedFigure `json:"figures"`
 }
@@ -44,27 +45,33 @@ type ComparedFigure struct {
 	Change   *float64    `json:"change"` // of B against A as a share: the median quotient of their runs (Hodges and Lehmann), less 1
 	Low      *float64    `json:"low"`    // 95 % interval of it
 	High     *float64    `json:"high"`
-	P        float64     `json:"p"`       // of Mann and Whitney's test
+	P        float64     `json:"p"`       // of Wilcoxon's test of signed ranks for pairs, else of Mann and Whitney's
 	Adjusted float64     `json:"p_holm"`  // for all figures of all cells
 	Verdict  string      `json:"verdict"` // "higher", "lower", "~", or "too few runs"
+
+	paired bool
 }
 
 // compared are the figures in their order.
 var compared = []string{"p50", "p99", "p99.9", "throughput"}
 
 // Key is what makes two cells the same: all that was asked for but the run.
-func (c *Cell) Key() string {
-	key := fmt.Sprintf("%s, %s x %d", c.Name(), c.SizeName(), c.Clients)
+func (c *Cell) Key() string { return c.Name() + ", " + c.load() }
+
+// load is what was asked of the transport.
+func (c *Cell) load() string {
+	load := fmt.Sprintf("%s x %d", c.SizeName(), c.Clients)
 	if c.OfferedRate != nil {
-		key += " at " + c.rates() + " " + c.Arrivals
+		load += " at " + c.rates() + " " + c.Arrivals
 	}
 	if c.Ack == "minimal" {
-		key += ", minimal answers"
+		load += ", minimal answers"
 	}
-	return key
+	return load
 }
 
-// Compare does it for every cell that both have, in the order of A.
+// Compare does it for every cell that both have, in the order of A. Where the runs of a cell took turns in time, one of A and one of B at a time, they are compared in
+// pairs: what the machine did to both then is no difference between them.
 func Compare(a, b Run) Comparison {
 	out := Comparison{Schema: CompareSchema, Notes: differences(a, b), Cells: []ComparedCell{}}
 	var keys []string
@@ -74,32 +81,135 @@ func Compare(a, b Run) Comparison {
 			keys = append(keys, key)
 		}
 	}
+	sequential := len(keys) > 0
 	for _, key := range keys {
-		cell := ComparedCell{Cell: key}
 		var runs [2][]Cell
 		for side, run := range []Run{a, b} {
-			for _, c := range run.Cells {
-				switch {
-				case c.Key() != key:
-				case c.Validity == runner.Invalid:
-					cell.Invalid[side]++
-				default:
-					runs[side] = append(runs[side], c)
+			for i := range run.Cells {
+				if run.Cells[i].Key() == key {
+					runs[side] = append(runs[side], run.Cells[i])
 				}
 			}
 		}
-		for _, figure := range compared {
-			cell.Figures = append(cell.Figures, compareFigure(figure, runs))
-		}
-		out.Cells = append(out.Cells, cell)
+		paired := tookTurns(&runs)
+		sequential = sequential && !paired
+		out.Cells = append(out.Cells, compareCell(key, runs, paired))
 	}
+	if sequential && a.Finished.After(b.Started) != b.Finished.After(a.Started) {
+		out.Notes = append(out.Notes, "the two were measured one after the other, so a drift of the machine between them counts as a difference")
+	}
+	out.adjust()
+	return out
+}
+
+// Within holds every transport of one run against its first, A, load by load. The runs of a round are pairs. Cells of the bare echo are left out.
+func Within(r Run) (out Comparison, first string) {
+	out = Comparison{Schema: CompareSchema, Notes: []string{}, Cells: []ComparedCell{}}
+	runs := map[string][]Cell{}
+	var names, loads []string
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		if c.IsFloor() {
+			continue
+		}
+		if name := c.Name(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		if load := c.load(); !slices.Contains(loads, load) {
+			loads = append(loads, load)
+		}
+		runs[c.Key()] = append(runs[c.Key()], *c)
+	}
+	if len(names) < 2 {
+		return out, ""
+	}
+	for _, name := range names[1:] {
+		for _, load := range loads {
+			a, b := runs[names[0]+", "+load], runs[name+", "+load]
+			if len(a) == 0 || len(b) == 0 {
+				continue
+			}
+			sides := [2][]Cell{a, b}
+			out.Cells = append(out.Cells, compareCell(name+", "+load, sides, sameRounds(&sides)))
+		}
+	}
+	out.adjust()
+	return out, names[0]
+}
+
+// tookTurns says whether the runs of two sides alternated in time, one of each at a time in whatever order, and sorts both by it.
+func tookTurns(runs *[2][]Cell) bool {
+	if len(runs[0]) != len(runs[1]) || len(runs[0]) < 2 {
+		return false
+	}
+	for side := range runs {
+		runs[side] = slices.Clone(runs[side])
+		slices.SortStableFunc(runs[side], func(a, b Cell) int { return a.Started.Compare(b.Started) })
+		if runs[side][0].Started.IsZero() {
+			return false
+		}
+	}
+	for i := range len(runs[0]) - 1 {
+		for _, earlier := range runs {
+			for _, later := range runs {
+				if !earlier[i].Started.Before(later[i+1].Started) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// sameRounds leaves the runs of rounds that both sides have, sorted by round, where there are two or more.
+func sameRounds(runs *[2][]Cell) bool {
+	var both [2][]Cell
+	for _, a := range runs[0] {
+		if i := slices.IndexFunc(runs[1], func(b Cell) bool { return b.Run == a.Run }); i >= 0 {
+			both[0], both[1] = append(both[0], a), append(both[1], runs[1][i])
+		}
+	}
+	if len(both[0]) < 2 {
+		return false
+	}
+	*runs = both
+	return true
+}
+
+// compareCell compares the runs of one cell, pair by pair where they are paired. INVALID ones are left out, and their partners.
+func compareCell(name string, runs [2][]Cell, paired bool) ComparedCell {
+	cell := ComparedCell{Cell: name, Paired: paired}
+	var counted [2][]Cell
+	invalid := func(side, i int) bool { return runs[side][i].Validity == runner.Invalid }
+	for side := range runs {
+		for i := range runs[side] {
+			if invalid(side, i) {
+				cell.Invalid[side]++
+			}
+			if !invalid(side, i) && !(paired && invalid(1-side, i)) {
+				counted[side] = append(counted[side], runs[side][i])
+			}
+		}
+	}
+	for _, figure := range compared {
+		if paired {
+			cell.Figures = append(cell.Figures, compareInPairs(figure, counted))
+		} else {
+			cell.Figures = append(cell.Figures, compareFigure(figure, counted))
+		}
+	}
+	return cell
+}
+
+// adjust gives every figure its adjusted p and its verdict.
+func (c *Comparison) adjust() {
 	// One test for each figure of each cell: the more there are, the likelier one of them sees what is not there. Whoever reads four lines of a cell and finds
 	// one that differs has made four tests.
 	var figures []*ComparedFigure
 	var p []float64
-	for i := range out.Cells {
-		for j := range out.Cells[i].Figures {
-			if f := &out.Cells[i].Figures[j]; f.Runs[0] == 0 || f.Runs[1] == 0 {
+	for i := range c.Cells {
+		for j := range c.Cells[i].Figures {
+			if f := &c.Cells[i].Figures[j]; f.Runs[0] == 0 || f.Runs[1] == 0 {
 				f.Adjusted, f.Verdict = 1, "too few"
 			} else {
 				figures, p = append(figures, f), append(p, f.P)
@@ -109,8 +219,49 @@ func Compare(a, b Run) Comparison {
 	for i, adjusted := range stats.Holm(p) {
 		figures[i].judge(adjusted, len(p))
 	}
-	out.Tests = len(p)
-	return out
+	c.Tests = len(p)
+}
+
+// compareInPairs is compareFigure for runs of which the same numbers are pairs.
+func compareInPairs(figure string, runs [2][]Cell) ComparedFigure {
+	f := ComparedFigure{Figure: figure, paired: true}
+	var values [2][]float64
+	var differences []float64
+	for i := range runs[0] {
+		a, okA := runs[0][i].figure(figure)
+		b, okB := runs[1][i].figure(figure)
+		if !okA || !okB {
+			continue
+		}
+		values[0], values[1] = append(values[0], a), append(values[1], b)
+		difference := math.Log(b) - math.Log(a)
+		if math.IsNaN(difference) { // both infinite, or both nothing
+			difference = 0
+		}
+		differences = append(differences, difference)
+	}
+	if len(differences) == 0 {
+		return f
+	}
+	for side := range values {
+		f.Runs[side], f.Median[side] = len(differences), finite(stats.Median(values[side]))
+	}
+	f.P = stats.SignedRank(differences)
+	if !slices.ContainsFunc(differences, func(v float64) bool { return math.IsInf(v, 0) }) {
+		estimate, low, high, ok := stats.PairedShift(differences)
+		f.changeBy(estimate, low, high, ok)
+	}
+	return f
+}
+
+// changeBy takes the estimate of a shift of logarithms.
+func (f *ComparedFigure) changeBy(estimate, low, high float64, interval bool) {
+	change := math.Expm1(estimate)
+	f.Change = &change
+	if interval {
+		low, high = math.Expm1(low), math.Expm1(high)
+		f.Low, f.High = &low, &high
+	}
 }
 
 func compareFigure(figure string, runs [2][]Cell) ComparedFigure {
@@ -132,12 +283,7 @@ func compareFigure(figure string, runs [2][]Cell) ComparedFigure {
 	}
 	if len(logs[0]) > 0 && len(logs[1]) > 0 {
 		estimate, low, high, ok := stats.Shift(logs[0], logs[1])
-		change := math.Expm1(estimate)
-		f.Change = &change
-		if ok {
-			low, high = math.Expm1(low), math.Expm1(high)
-			f.Low, f.High = &low, &high
-		}
+		f.changeBy(estimate, low, high, ok)
 	}
 	return f
 }
@@ -158,7 +304,7 @@ func (c *Cell) figure(name string) (float64, bool) {
 func (f *ComparedFigure) judge(adjusted float64, tests int) {
 	f.Adjusted = adjusted
 	switch {
-	case stats.LeastP(f.Runs[0], f.Runs[1])*float64(tests) >= level && adjusted >= level:
+	case leastP(f.paired, f.Runs)*float64(tests) >= level && adjusted >= level:
 		f.Verdict = "too few runs"
 	case adjusted >= level:
 		f.Verdict = "~"
@@ -167,6 +313,14 @@ func (f *ComparedFigure) judge(adjusted float64, tests int) {
 	default:
 		f.Verdict = "lower"
 	}
+}
+
+// leastP is the smallest p that so many runs can have.
+func leastP(paired bool, runs [2]int) float64 {
+	if paired {
+		return stats.LeastPairedP(runs[0])
+	}
+	return stats.LeastP(runs[0], runs[1])
 }
 
 func (f *ComparedFigure) higher() bool {
@@ -196,10 +350,7 @@ func differences(a, b Run) []string {
 			notes = append(notes, fmt.Sprintf("%s: %s and %s", d.what, orUnknown(d.a), orUnknown(d.b)))
 		}
 	}
-	if a.Finished.After(b.Started) == b.Finished.After(a.Started) {
-		return notes
-	}
-	return append(notes, "the two were measured one after the other, so a drift of the machine between them counts as a difference")
+	return notes
 }
 
 // comparedLayout is one line: cell, A, B, change, p and runs.
@@ -209,7 +360,7 @@ const comparedLayout = "  %-32s %11s %11s  %-26s %s"
 func CompareTable(w io.Writer, c Comparison, nameA, nameB string) error {
 	var t table
 	t.line("A is %s, B is %s; median of the runs, and the change from A to B with its 95 %% interval.", nameA, nameB)
-	t.line("~: no difference that the runs can tell from noise (Mann and Whitney's test, p adjusted by Holm for %s, level %v).", count(int64(c.Tests), "test"), level)
+	t.line("~: no difference that the runs can tell from noise (%s, p adjusted by Holm for %s, level %v).", c.test(), count(int64(c.Tests), "test"), level)
 	for _, note := range c.Notes {
 		t.line("Not the same: %s.", note)
 	}
@@ -238,10 +389,10 @@ func CompareTable(w io.Writer, c Comparison, nameA, nameB string) error {
 		t.line("")
 	}
 	if few {
-		t.line("too few runs: even if all of B lay beyond all of A, p would not be below %v; measure with --repeat %d or more.", level, enoughRuns(c.Tests))
+		t.line("too few runs: even if all of B lay beyond all of A, p would not be below %v; measure with --repeat %d or more.", level, c.enoughRuns())
 	}
 	if scant {
-		t.line("~ of fewer than %d runs a side says little: a difference of a tenth may hide there; measure with --repeat %d or more.", RunsToCompare, enoughRuns(c.Tests))
+		t.line("~ of fewer than %d runs a side says little: a difference of a tenth may hide there; measure with --repeat %d or more.", RunsToCompare, c.enoughRuns())
 	}
 	if len(left) > 0 {
 		t.line("INVALID runs were left out: %s.", strings.Join(left, "; "))
@@ -250,10 +401,27 @@ func CompareTable(w io.Writer, c Comparison, nameA, nameB string) error {
 	return err
 }
 
-// enoughRuns is how many runs of each side are advised for so many tests: RunsToCompare, or with how many p can be below the level at all.
-func enoughRuns(tests int) int {
+// paired says whether the runs of any cell were compared in pairs.
+func (c *Comparison) paired() bool {
+	return slices.ContainsFunc(c.Cells, func(c ComparedCell) bool { return c.Paired })
+}
+
+// test names the tests that were made.
+func (c *Comparison) test() string {
+	switch {
+	case !c.paired():
+		return "Mann and Whitney's test"
+	case slices.ContainsFunc(c.Cells, func(c ComparedCell) bool { return !c.Paired }):
+		return "Wilcoxon's test of signed ranks where runs took turns, so that they are pairs, else Mann and Whitney's test"
+	default:
+		return "Wilcoxon's test of signed ranks: the runs took turns, so they are compared in pairs"
+	}
+}
+
+// enoughRuns is how many runs of each side are advised: RunsToCompare, or with how many p can be below the level at all for so many tests.
+func (c *Comparison) enoughRuns() int {
 	n := RunsToCompare
-	for stats.LeastP(n, n)*float64(tests) >= level {
+	for n < stats.MostPairs && leastP(c.paired(), [2]int{n, n})*float64(c.Tests) >= level {
 		n++
 	}
 	return n

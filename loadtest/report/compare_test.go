@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"tailgate/loadtest/report"
 	"tailgate/loadtest/runner"
@@ -116,5 +117,93 @@ func TestScantRuns(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "says little") {
 		t.Errorf("enough runs are said to be few:\n%s", out.String())
+	}
+}
+
+// inTurns gives the runs of two files times that alternate, and what the machine did at the time to both.
+func inTurns(a, b *report.Run, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	now := time.Unix(1_800_000_000, 0)
+	for i := range a.Cells {
+		moment := 1 + rng.Float64() // the machine is up to twice as slow
+		pair := []*report.Cell{&a.Cells[i], &b.Cells[i]}
+		rng.Shuffle(len(pair), func(i, j int) { pair[i], pair[j] = pair[j], pair[i] })
+		for _, c := range pair {
+			c.Started, now = now, now.Add(2*time.Second)
+			for name := range c.Response.Values {
+				c.Response.Values[name] *= moment
+			}
+			c.Throughput /= moment
+		}
+	}
+}
+
+// TestCompareInTurns: runs that alternated are compared in pairs, so that a machine that changes between them hides nothing; runs one after the other are not.
+func TestCompareInTurns(t *testing.T) {
+	a, b := runsOf(1, 10, 1000), runsOf(2, 10, 1100)
+	inTurns(&a, &b, 5)
+	c := report.Compare(a, b)
+	f := c.Cells[0].Figures[0]
+	if !c.Cells[0].Paired || f.Verdict != "higher" || *f.Change < 0.07 || *f.Change > 0.13 || f.Low == nil || *f.Low <= 0 || f.Runs != [2]int{10, 10} {
+		t.Errorf("%+v: want higher by a tenth, in pairs", f)
+	}
+	var out strings.Builder
+	if err := report.CompareTable(&out, c, "a.json", "b.json"); err != nil || !strings.Contains(out.String(), "compared in pairs") {
+		t.Errorf("%v; it does not say how it was tested:\n%s", err, out.String())
+	}
+	// The same figures, had the files been measured one after the other: nothing can be told.
+	for i := range b.Cells {
+		b.Cells[i].Started = b.Cells[i].Started.Add(time.Hour)
+	}
+	if c := report.Compare(a, b); c.Cells[0].Paired || c.Cells[0].Figures[0].Verdict != "~" {
+		t.Errorf("%+v: want ~, not in pairs", c.Cells[0])
+	}
+
+	// An INVALID run takes its partner with it, and only it counts as INVALID. A p99 that is infinite in both is no difference.
+	a, b = runsOf(1, 10, 1000), runsOf(2, 10, 1100)
+	inTurns(&a, &b, 5)
+	a.Cells[3].Validity = runner.Invalid
+	for _, r := range []report.Run{a, b} {
+		delete(r.Cells[5].Response.Values, "p99")
+		r.Cells[5].Response.Infinite = []string{"p99"}
+	}
+	c = report.Compare(a, b)
+	if f := c.Cells[0].Figures[1]; !c.Cells[0].Paired || f.Runs != [2]int{9, 9} || c.Cells[0].Invalid != [2]int{1, 0} || f.Verdict != "higher" || *f.Change < 0.05 {
+		t.Errorf("%+v of %+v: want 9 pairs", f, c.Cells[0].Invalid)
+	}
+	// Infinite in one alone, it has no size.
+	b.Cells[5].Response.Infinite, b.Cells[5].Response.Values["p99"] = nil, 1
+	if f := report.Compare(a, b).Cells[0].Figures[1]; f.Change != nil || f.Runs != [2]int{9, 9} {
+		t.Errorf("%+v: want no size", f)
+	}
+}
+
+// TestWithin: the transports of one run are held against its first, round by round.
+func TestWithin(t *testing.T) {
+	var r report.Run
+	for i, name := range []string{"tcp", "rest", "grpc"} {
+		side := runsOf(uint64(i+1), 10, 1000+100*float64(i%2), 2000)
+		for _, c := range side.Cells {
+			c.Transport = name
+			r.Cells = append(r.Cells, c)
+		}
+	}
+	r.Cells = append(r.Cells, report.Cell{Transport: "floor", Peer: report.PeerEcho, Size: 64, Clients: 10, Run: 1, Seconds: 1, Validity: runner.Valid})
+	c, first := report.Within(r)
+	var names []string
+	for _, cell := range c.Cells {
+		names = append(names, cell.Cell)
+		if !cell.Paired || cell.Figures[0].Runs != [2]int{10, 10} {
+			t.Errorf("%+v: want 10 pairs", cell)
+		}
+	}
+	if want := "rest, 64 B x 10|rest, 64 B x 20|grpc, 64 B x 10|grpc, 64 B x 20"; first != "tcp" || strings.Join(names, "|") != want || c.Tests != 12 {
+		t.Errorf("against %q: %q, %d tests; want against tcp %q, 12 tests", first, names, c.Tests, want)
+	}
+	if c.Cells[0].Figures[0].Verdict != "higher" || c.Cells[1].Figures[0].Verdict == "higher" {
+		t.Errorf("%+v", c.Cells[:2])
+	}
+	if c, first := report.Within(runsOf(1, 3, 1000)); first != "" || len(c.Cells) > 0 {
+		t.Errorf("one transport alone: against %q: %+v", first, c.Cells)
 	}
 }
