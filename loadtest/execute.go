@@ -202,7 +202,11 @@ func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress fu
 				rc.Reasons = append([]string{"the gateway did not end well: " + stopErr.Error()}, rc.Reasons...)
 			}
 		}()
-		cell.Dial.Address, cell.Keys, cell.ServerCounters, cell.ServerMetrics = child.Address(c.spec.Transport.Name), child.Keys(), child.Counters, child.Metrics
+		cell.Dial.Address, cell.Keys, cell.ServerMetrics = child.Address(c.spec.Transport.Name), child.Keys(), child.Metrics
+		cell.ServerCounters = func(ctx context.Context) (runner.Reading, error) {
+			counters, err := child.Counters(ctx)
+			return runner.Reading{Counters: counters}, err
+		}
 		rc.Gomaxprocs.Server = child.Ready.Gomaxprocs
 		warnings = child.Warnings
 	}

@@ -103,8 +103,11 @@ func cell(p *host.Process, transport transports.Transport, keys []string) runner
 	return runner.Cell{
 		Transport: transport, Dial: transports.DialConfig{Address: p.Address(transport.Name)}, Keys: keys,
 		Clients: 4, Requests: orders, Timeout: 5 * time.Second,
-		Flow:           workload.Config{Seed: 1, Size: 64, EchoOnly: transport.Name == floor.Name},
-		ServerCounters: p.Counters,
+		Flow: workload.Config{Seed: 1, Size: 64, EchoOnly: transport.Name == floor.Name},
+		ServerCounters: func(ctx context.Context) (runner.Reading, error) {
+			counters, err := p.Counters(ctx)
+			return runner.Reading{Counters: counters}, err
+		},
 	}
 }
 

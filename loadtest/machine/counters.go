@@ -3,7 +3,10 @@ package machine
 import (
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 	"time"
+
+	"tailgate/loadtest/hardware"
 )
 
 // Counters are what a process has used since it started; two readings are subtracted. Times are nanoseconds in JSON.
@@ -19,7 +22,11 @@ type Counters struct {
 	AllocatedBytes      uint64        `json:"allocated_bytes"` // on the Go heap
 	AllocatedObjects    uint64        `json:"allocated_objects"`
 	GCCycles            int64         `json:"gc_cycles"`
-	GCPause             time.Duration `json:"gc_pause_ns"` // sum of the times when the collector stopped the program
+	GCPause             time.Duration `json:"gc_pause_ns"`       // sum of the times when the collector stopped the program
+	MutexWait           time.Duration `json:"mutex_wait_ns"`     // sum of the times that goroutines waited for a mutex, the runtime's own included
+	SchedulerLatency    Histogram     `json:"scheduler_latency"` // from ready to run to running, of the goroutines that the runtime samples (one switch in eight)
+
+	Hardware hardware.Reading `json:"hardware"`
 }
 
 // Since returns what was used between an earlier reading and this one. PeakRSS is this one's.
@@ -35,20 +42,30 @@ func (c Counters) Since(earlier Counters) Counters {
 	c.AllocatedObjects -= earlier.AllocatedObjects
 	c.GCCycles -= earlier.GCCycles
 	c.GCPause -= earlier.GCPause
+	c.MutexWait -= earlier.MutexWait
+	c.SchedulerLatency = c.SchedulerLatency.Since(earlier.SchedulerLatency)
+	c.Hardware = c.Hardware.Since(earlier.Hardware)
 	return c
 }
 
 var processStart = time.Now()
 
-// ReadCounters reads this process's own. It does not stop the program (runtime/metrics, not ReadMemStats).
+// hardwareCounter counts from the first reading on, for as long as the process lives.
+var hardwareCounter = sync.OnceValue(hardware.Count)
+
+// ReadCounters reads this process's own, one call at a time. Hardware counters begin at zero with the first call. It does not stop the program (runtime/metrics, not ReadMemStats).
 func ReadCounters() (Counters, error) {
 	c := Counters{At: time.Since(processStart)}
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/tiny/allocs:objects"},
+		{Name: "/sync/mutex/wait/total:seconds"}, {Name: "/sched/latencies:seconds"},
 	}
 	metrics.Read(samples)
 	c.AllocatedBytes = samples[0].Value.Uint64()
 	c.AllocatedObjects = samples[1].Value.Uint64() + samples[2].Value.Uint64() // tiny ones share blocks and are counted apart
+	c.MutexWait = seconds(samples[3].Value.Float64())
+	c.SchedulerLatency = newHistogram(samples[4].Value.Float64Histogram())
+	c.Hardware = hardwareCounter().Read()
 	var gc debug.GCStats
 	debug.ReadGCStats(&gc)
 	c.GCCycles, c.GCPause = gc.NumGC, gc.PauseTotal

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"tailgate/loadtest/machine"
 	"tailgate/loadtest/pacer"
 	"tailgate/loadtest/record"
+	"tailgate/loadtest/sockets"
 	"tailgate/loadtest/stats"
 	"tailgate/loadtest/workload"
 	"tailgate/transports"
@@ -67,9 +67,9 @@ type Cell struct {
 	MaxExtra   time.Duration
 
 	Plan machine.Plan // who runs where, for the use of cores
-	// ServerCounters reads the server's counters; nil = they are not known.
-	ServerCounters func(ctx context.Context) (machine.Counters, error)
-	// ServerMetrics reads the figures of the server's own flow control; nil = they are not known.
+	// ServerCounters reads the server's counters; nil = they are not known. Its error is no end of the cell: it becomes Outcome.ServerUnknown.
+	ServerCounters func(ctx context.Context) (Reading, error)
+	// ServerMetrics reads the figures of the server's own flow control, after its counters; nil = they are not known, nor where it fails.
 	ServerMetrics func(ctx context.Context) ([]transports.Metric, error)
 	// Progress, unless nil, is called about every second of the measured interval with what was done so far. Making its figures costs
 	// the tester some tens of microseconds.
@@ -82,14 +82,6 @@ type Progress struct {
 	Requests       int64         // to go by; 0 otherwise
 	Done           int64
 	P99            stats.Value
-}
-
-// Use is what one side used during the measured interval.
-type Use struct {
-	machine.Counters                   // differences; PeakRSS is absolute
-	Cores            machine.CoreTimes // what its cores did, whoever ran there
-	CoresKnown       bool
-	Share            float64 // CPU time of the process by the time of its cores, 0 to 1
 }
 
 // Outcome is a cell that has run.
@@ -111,10 +103,12 @@ type Outcome struct {
 	Connections   Connections
 	ClientUse     Use
 	ServerUse     *Use                // nil where unknown
-	ServerUnknown error               // why the server's counters, or its metrics, were asked for and are not known
+	ServerUnknown error               // why ServerUse is nil, where its counters were asked for
 	Metrics       []transports.Metric // of the server's flow control: counters as differences, states as at the end
 	Fairness      []Fairness          // of a closed loop, by the clients' size
 	Interrupted   bool
+
+	ClientTCP, ServerTCP sockets.End // what TCP did at both ends of the connections
 }
 
 // Connections is what became of them.
@@ -147,7 +141,8 @@ type run struct {
 	redials    atomic.Int64
 	remotes    []netip.AddrPort // what the address stands for
 	unresolved error            // why that is not known
-	requests   context.Context  // of all requests; canceled when they are given up
+	sockets    *sockets.Watch
+	requests   context.Context // of all requests; canceled when they are given up
 	giveUp     context.CancelFunc
 
 	epoch   time.Time // zero of the run's clock
@@ -207,6 +202,7 @@ func prepare(ctx context.Context, cell Cell) (*run, error) {
 		r.closeLinks()
 		return nil, err
 	}
+	r.sockets = sockets.NewWatch(r.remotes)
 	r.async = isAsync(cell, r.links[0].client.Load().Client)
 	r.deadlines.run = r
 	config := cell.Flow
@@ -286,48 +282,6 @@ func (c *Cell) dialTimeout() time.Duration {
 	return min(max(c.Timeout, leastDialTimeout), DialTimeout)
 }
 
-// edge is both sides' counters at an edge of the measured interval.
-type edge struct {
-	client     machine.Counters
-	server     *machine.Counters
-	metrics    []transports.Metric
-	unknown    error                // why the server's are not known; nil where nobody asked
-	cores      [2]machine.CoreTimes // client's, server's
-	coresKnown bool
-}
-
-func (r *run) readEdge(ctx context.Context) (edge, error) {
-	var e edge
-	var err error
-	if e.client, err = machine.ReadCounters(); err != nil {
-		return edge{}, err
-	}
-	if len(r.cell.Plan.Clients) > 0 {
-		clients, errClients := machine.ReadCoreTimes(r.cell.Plan.Clients)
-		server, errServer := machine.ReadCoreTimes(r.cell.Plan.Server)
-		e.cores, e.coresKnown = [2]machine.CoreTimes{clients, server}, errClients == nil && errServer == nil
-	}
-	if r.cell.ServerCounters != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countersTimeout)
-		defer cancel()
-		counters, err := r.cell.ServerCounters(ctx)
-		if err != nil {
-			// It may have died: what the clients saw of that is worth more than its counters.
-			e.unknown = fmt.Errorf("counters of the server: %w", err)
-			return e, nil
-		}
-		e.server = &counters
-	}
-	if r.cell.ServerMetrics != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countersTimeout)
-		defer cancel()
-		if e.metrics, err = r.cell.ServerMetrics(ctx); err != nil {
-			e.unknown = fmt.Errorf("metrics of the server: %w", err)
-		}
-	}
-	return e, nil
-}
-
 // run lets the clients go, watches the clock and waits for them.
 func (r *run) run(ctx context.Context) (Outcome, error) {
 	r.requests, r.giveUp = context.WithCancel(context.WithoutCancel(ctx))
@@ -378,9 +332,7 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 	}
 	r.account(&out, clients(), from, until)
 	out.Trends = out.Series.Trends()
-	out.ClientUse, out.ServerUse = r.use(edges)
-	out.Metrics = differences(edges[0].metrics, edges[1].metrics)
-	out.ServerUnknown = cmp.Or(edges[0].unknown, edges[1].unknown)
+	r.use(&out, edges)
 	out.Connections = r.connections()
 	return out, nil
 }
@@ -514,7 +466,7 @@ func (r *run) warmUp(ctx context.Context, finished <-chan struct{}) {
 // watch reads the counters at both edges of the measured interval, and ends it.
 func (r *run) watch(ctx context.Context, finished <-chan struct{}) (edges [2]edge, err error) {
 	r.warmUp(ctx, finished)
-	if edges[0], err = r.readEdge(ctx); err != nil {
+	if edges[0], err = r.readEdge(ctx, false); err != nil {
 		r.until.Store(0)
 		return edges, err
 	}
@@ -538,7 +490,7 @@ func (r *run) watch(ctx context.Context, finished <-chan struct{}) (edges [2]edg
 		// The interval ends now; a request that begins in this moment may still be counted in, its client having looked before.
 		r.until.Store(int64(min(r.now(), time.Duration(r.until.Load()))))
 	}
-	edges[1], err = r.readEdge(ctx)
+	edges[1], err = r.readEdge(ctx, true)
 	return edges, err
 }
 
@@ -609,25 +561,4 @@ func (r *run) join(ctx context.Context, finished <-chan struct{}) error {
 	case <-timer.C:
 		return errStuck
 	}
-}
-
-// use is what both sides used between the edges.
-func (r *run) use(edges [2]edge) (client Use, server *Use) {
-	client = Use{Counters: edges[1].client.Since(edges[0].client), CoresKnown: edges[0].coresKnown && edges[1].coresKnown}
-	client.Cores = edges[1].cores[0].Since(edges[0].cores[0])
-	client.Share = share(client.Counters, len(r.cell.Plan.Clients))
-	if edges[0].server != nil && edges[1].server != nil {
-		server = &Use{Counters: edges[1].server.Since(*edges[0].server), CoresKnown: client.CoresKnown}
-		server.Cores = edges[1].cores[1].Since(edges[0].cores[1])
-		server.Share = share(server.Counters, len(r.cell.Plan.Server))
-	}
-	return client, server
-}
-
-// share is CPU time by the time of the cores.
-func share(c machine.Counters, cores int) float64 {
-	if cores == 0 || c.At <= 0 {
-		return 0
-	}
-	return float64(c.UserCPU+c.SystemCPU) / (float64(c.At) * float64(cores))
 }

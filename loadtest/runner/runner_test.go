@@ -17,7 +17,6 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
-	"tailgate/loadtest/machine"
 	"tailgate/loadtest/record"
 	"tailgate/loadtest/runner"
 	"tailgate/loadtest/stats"
@@ -697,9 +696,6 @@ func TestCannotStart(t *testing.T) {
 			"0 clients":                       func(_ *peer, c *runner.Cell) { c.Clients = 0 },
 			"5 connections for 4 clients":     func(_ *peer, c *runner.Cell) { c.Connections = 5 },
 			"with a timeout of 0s":            func(_ *peer, c *runner.Cell) { c.Timeout = 0 },
-			"counters of the server: dead": func(_ *peer, c *runner.Cell) {
-				c.ServerCounters = func(context.Context) (machine.Counters, error) { return machine.Counters{}, errors.New("dead") }
-			},
 		} {
 			p := &peer{async: async}
 			c := cell(p, nil)
