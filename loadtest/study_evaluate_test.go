@@ -128,15 +128,15 @@ func (s *study) printSpread(w io.Writer) {
 			verdicts[r.Validity]++
 		}
 		p50 := func(r studyRun) float64 { return r.P50 }
-		fmt.Fprintf(w, "| %s | %.0f | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %v | %.1f %% | %d, %d, %d |\n", d.Transport, stats.Median(values(a, p50)),
-			spreadOf(values(a, p50)), spreadOf(values(a, func(r studyRun) float64 { return r.P99 })), spreadOf(values(a, func(r studyRun) float64 { return r.P999 })),
-			spreadOf(values(a, func(r studyRun) float64 { return r.Throughput })), d.Delay, 100*(stats.Median(values(b, p50))/stats.Median(values(a, p50))-1),
+		fmt.Fprintf(w, "| %s | %.0f | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %v | %.1f %% | %d, %d, %d |\n", d.Transport, stats.Median(figuresOf(a, p50)),
+			spreadOf(figuresOf(a, p50)), spreadOf(figuresOf(a, func(r studyRun) float64 { return r.P99 })), spreadOf(figuresOf(a, func(r studyRun) float64 { return r.P999 })),
+			spreadOf(figuresOf(a, func(r studyRun) float64 { return r.Throughput })), d.Delay, 100*(stats.Median(figuresOf(b, p50))/stats.Median(figuresOf(a, p50))-1),
 			verdicts[runner.Valid], verdicts[runner.Suspect], verdicts[runner.Invalid])
 	}
 	fmt.Fprintf(w, "Spread: standard deviation of the undelayed runs' logarithms.\n")
 }
 
-func values(runs []studyRun, of func(studyRun) float64) []float64 {
+func figuresOf(runs []studyRun, of func(studyRun) float64) []float64 {
 	var list []float64
 	for _, r := range runs {
 		if v := of(r); v > 0 {
@@ -266,7 +266,7 @@ func (s *study) deviations() []deviating {
 	var list []deviating
 	for _, d := range s.Doses {
 		a := s.undelayed(d.Transport)
-		p50, p99 := values(a, func(r studyRun) float64 { return r.P50 }), values(a, func(r studyRun) float64 { return r.P99 })
+		p50, p99 := figuresOf(a, func(r studyRun) float64 { return r.P50 }), figuresOf(a, func(r studyRun) float64 { return r.P99 })
 		for _, r := range a {
 			if r.P50 > 0 && r.P99 > 0 {
 				list = append(list, deviating{r, math.Log(r.P50 / stats.Median(p50)), math.Log(r.P99 / stats.Median(p99))})
