@@ -17,17 +17,17 @@ import (
 	"tailgate/transports/tcp/internal/wire"
 )
 
-// wait blocks until e has come to the given state or the context ends, whose error it returns then. It reads for everybody when nobody does. Called
-// with the lock, returns with it.
-func (c *client) wait(ctx context.Context, e *exchange, until state) (err error) {
-	for e.state < until {
-		if !c.reading {
+// wait blocks until e is done or the context ends, whose error it returns then. It reads for everybody when nobody does. Called with the lock, returns
+// with it.
+func (c *client) wait(ctx context.Context, e *exchange) (err error) {
+	for e.state != done {
+		if c.mayRead() {
 			c.reading = true
 			c.mu.Unlock()
-			c.read(ctx, e, until)
+			c.read(ctx, e)
 			c.mu.Lock()
 			c.reading = false
-		} else {
+		} else if c.engine == nil || !c.spin(ctx, e) {
 			c.join(e)
 			c.mu.Unlock()
 			select {
@@ -35,9 +35,9 @@ func (c *client) wait(ctx context.Context, e *exchange, until state) (err error)
 			case <-ctx.Done():
 			}
 			c.mu.Lock()
-			c.leave(e)
+			c.part(e)
 		}
-		if e.state < until {
+		if e.state != done {
 			if err = ctx.Err(); err != nil {
 				break
 			}
@@ -47,32 +47,40 @@ func (c *client) wait(ctx context.Context, e *exchange, until state) (err error)
 	return err
 }
 
-// handOn offers the reader's role, where it is free, to the latest of those who wait: its answer is the furthest away, so that it reads for the most.
+// mayRead reports whether a caller that waits is to read. Called with the lock.
+func (c *client) mayRead() bool { return !c.reading && c.engine == nil }
+
+// handOn offers the reader's role, where it is free, to the latest of those who wait: its answer is the furthest away, so that it reads for the most. Where
+// nobody waits and something is under way, somebody is found. Called with the lock.
 func (c *client) handOn() {
-	if e := c.waiting; e != nil && !c.reading {
-		c.leave(e)
+	switch e := c.idlers; {
+	case c.reading || c.engine != nil:
+	case e != nil:
+		c.part(e)
 		e.signal()
+	case len(c.inFlight) > 0 || c.front() != nil:
+		c.watch()
 	}
 }
 
 // join puts e in the list of those who may become the reader.
 func (c *client) join(e *exchange) {
-	e.listed, e.prev, e.succ = true, nil, c.waiting
-	if c.waiting != nil {
-		c.waiting.prev = e
+	e.listed, e.prev, e.succ = true, nil, c.idlers
+	if c.idlers != nil {
+		c.idlers.prev = e
 	}
-	c.waiting = e
+	c.idlers = e
 }
 
-// leave takes e out of it.
-func (c *client) leave(e *exchange) {
+// part takes e out of it.
+func (c *client) part(e *exchange) {
 	if !e.listed {
 		return
 	}
 	if e.prev != nil {
 		e.prev.succ = e.succ
 	} else {
-		c.waiting = e.succ
+		c.idlers = e.succ
 	}
 	if e.succ != nil {
 		e.succ.prev = e.prev
@@ -80,48 +88,46 @@ func (c *client) leave(e *exchange) {
 	e.listed, e.prev, e.succ = false, nil, nil
 }
 
-// watch starts a goroutine that reads while no caller does: it takes the answers whose callers have left, since they hold credit and the gateway must
-// not take this client for one that does not read; and it notices what the gateway says to an idle client, above all that it goes away, so that the
-// next request is provably not processed. Its first answer ends it, so that a caller alone reads for itself again. Called with the lock.
+// watch starts a goroutine that reads while no caller does: it reads for calls of Go; it takes the answers whose callers have left, since they hold credit and
+// the gateway must not take this client for one that does not read; and it notices what the gateway says to an idle client, above all that it goes away, so
+// that the next request is provably not processed. It ends with an answer behind which a caller can go on, so that a caller alone reads for itself again,
+// or nothing is under way; but not with the last answer to a call of Go, which is often followed by the next. Called with the lock.
 func (c *client) watch() {
-	if c.reading || c.waiting != nil || c.broken {
+	if c.reading || c.idlers != nil || c.broken || c.engine != nil {
 		return
 	}
 	c.reading = true
 	go func() {
-		c.read(context.Background(), nil, done)
+		c.read(context.Background(), nil)
 		c.mu.Lock()
 		c.reading = false
 		c.handOn()
 		if c.refusal == nil {
 			c.timer.Reset(c.tick())
 		}
-		c.mu.Unlock()
+		c.unlock()
 	}()
 }
 
-// read handles frames until e has come to the given state, the context ends or the connection does; with nil, which is the watcher, until an answer has
-// come and either nothing is in flight or a caller can go on reading. The caller has the reader's role and not the lock.
-func (c *client) read(ctx context.Context, e *exchange, until state) {
+// read handles frames until e is done, the context ends or the connection does; with nil, which is the watcher, as watch says. The caller has the reader's
+// role and not the lock.
+func (c *client) read(ctx context.Context, e *exchange) {
 	if ctx.Done() != nil {
 		// A late call of interrupt, when this reader has left, only makes the next one look around.
 		defer context.AfterFunc(ctx, c.interrupt)()
 	}
 	for {
-		n, err := c.nc.Read(c.in[c.w:])
+		n, err := c.nc.Read(c.in.B[c.w:])
 		if n > 0 {
-			c.w += n
 			c.mu.Lock()
-			c.answered = false
-			fault := c.frames(e)
-			if fault != nil {
-				c.failLocked(fault)
-			}
+			c.took(n, e)
+			c.unlock()
+			c.mu.Lock() // those who were told may have sent more
 			over := c.broken
 			if e != nil {
-				over = over || e.state >= until
+				over = over || e.state == done
 			} else {
-				over = over || c.answered && (len(c.inFlight) == 0 || c.waiting != nil)
+				over = over || c.answered && (c.idlers != nil || !c.async && len(c.inFlight) == 0 && c.front() == nil)
 			}
 			c.mu.Unlock()
 			if over {
@@ -141,6 +147,17 @@ func (c *client) read(ctx context.Context, e *exchange, until state) {
 	}
 }
 
+// took handles n bytes that were read behind w. self is the reader's own call. Called with the lock.
+func (c *client) took(n int, self *exchange) {
+	c.w += n
+	c.answered, c.self = false, self
+	if fault := c.frames(); fault != nil {
+		c.failLocked(fault)
+	}
+	c.self = nil
+	c.advance()
+}
+
 // lost is the end of the connection that the gateway did not announce.
 func (c *client) lost(err error) *transports.Fault {
 	if died := c.box.Err(); died != nil {
@@ -156,10 +173,10 @@ func (c *client) violation(format string, args ...any) *transports.Fault {
 	return transports.InDoubt(pb.Reason_REASON_CONNECTION_LOST, nil, "%s does not keep the protocol: %s", c.remote, fmt.Sprintf(format, args...))
 }
 
-// frames handles every whole frame that is read. self is the reader's own call, which need not be woken. A fault is fatal. Called with the lock.
-func (c *client) frames(self *exchange) *transports.Fault {
+// frames handles every whole frame that is read. A fault is fatal. Called with the lock.
+func (c *client) frames() *transports.Fault {
 	for {
-		have := c.in[c.r:c.w]
+		have := c.in.B[c.r:c.w]
 		if len(have) < wire.HeaderSize {
 			c.room(wire.HeaderSize)
 			return nil
@@ -174,21 +191,22 @@ func (c *client) frames(self *exchange) *transports.Fault {
 			return nil
 		}
 		c.r += size
-		if fault := c.frame(h, have[wire.HeaderSize:size], self); fault != nil {
+		if fault := c.frame(h, have[wire.HeaderSize:size]); fault != nil {
 			return fault
 		}
 	}
 }
 
-// room makes the in-buffer hold a frame of the given size from in[r] on. It grows to the largest answer that was asked for, and stays.
+// room makes the in-buffer hold a frame of the given size from in.B[r] on.
 func (c *client) room(size int) {
-	rest := c.in[c.r:c.w]
-	if size > len(c.in) {
+	rest := c.in.B[c.r:c.w]
+	if size > len(c.in.B) {
 		larger := clientBuffers.Get(size)
 		copy(larger.B, rest)
-		c.in = larger.B // for good: the buffer is not given back
+		clientBuffers.Put(c.in)
+		c.in = larger
 	} else if c.r > 0 {
-		copy(c.in, rest)
+		copy(c.in.B, rest)
 	}
 	c.r, c.w = 0, len(rest)
 }
@@ -222,51 +240,43 @@ func (c *client) check(h wire.Header) *transports.Fault {
 }
 
 // frame takes one whole frame that check let pass.
-func (c *client) frame(h wire.Header, payload []byte, self *exchange) *transports.Fault {
+func (c *client) frame(h wire.Header, payload []byte) *transports.Fault {
 	switch h.Type {
 	case wire.Response, wire.Reject:
 		e := c.inFlight[h.Correlation]
 		delete(c.inFlight, h.Correlation)
-		c.answered = true
+		c.answered, c.async = true, e.tell != nil
 		c.grant(h.Credit)
-		if e.call == nil { // its caller has left; its messages are not ours any more
-			recycle(e)
-		} else {
-			e.state = done
+		c.answerStands(h)
+		var fault *transports.Fault
+		if e.call != nil {
 			if h.Type == wire.Reject {
-				e.fault = decodeFault(payload)
+				fault = decodeFault(payload)
 			} else {
-				e.fault = decodeAnswer(e.call, payload)
+				fault = decodeAnswer(e.call, payload)
 			}
-			if c.events != nil && e.fault == nil {
+			if c.events != nil && fault == nil {
 				c.turn(e)
 			}
-			if e != self {
-				e.signal()
-			}
 		}
+		c.finish(e, fault)
 		if c.refusal != nil && len(c.inFlight) == 0 && (c.events == nil || !c.events.loggedOut) {
 			c.failLocked(c.refusal) // the last answer after GOAWAY
 		}
 	case wire.Credit, wire.Pong:
 		c.grant(h.Credit)
+	case wire.Reclaim:
+		c.grant(h.Credit)
+		c.reclaim(h.Aux)
 	case wire.Event:
 		return c.event(h, payload)
 	case wire.GoAway:
 		c.goneAway(h, decodeFault(payload))
 	case wire.Error:
-		c.ended(decodeFault(payload))
-	default: // RECLAIM while the feature is not agreed, and what a later version may say
+		c.closedBy(decodeFault(payload))
+	default: // what a later version may say
 	}
 	return nil
-}
-
-// grant takes the gateway's counter. An older one changes nothing.
-func (c *client) grant(counter uint32) {
-	if c.credit && wire.After(counter, c.granted) {
-		c.granted = counter
-		c.handOut()
-	}
 }
 
 // decodeAnswer fills the caller's response.
@@ -292,14 +302,9 @@ func (c *client) goneAway(h wire.Header, why *transports.Fault) {
 	c.because(why)
 	c.refuseFrom(outcome.Over(why))
 	for id, e := range c.inFlight {
-		if !wire.After(id, h.Correlation) {
-			continue
-		}
-		delete(c.inFlight, id)
-		if e.call == nil {
-			recycle(e)
-		} else {
-			e.finish(c.refusal)
+		if wire.After(id, h.Correlation) {
+			delete(c.inFlight, id)
+			c.finish(e, c.refusal)
 		}
 	}
 	c.refuseQueue()
@@ -308,15 +313,11 @@ func (c *client) goneAway(h wire.Header, why *transports.Fault) {
 	}
 }
 
-// ended takes the gateway's last word: its outcome is that of every request without an answer.
-func (c *client) ended(why *transports.Fault) {
+// closedBy takes the gateway's last word: its outcome is that of every request without an answer.
+func (c *client) closedBy(why *transports.Fault) {
 	for id, e := range c.inFlight {
 		delete(c.inFlight, id)
-		if e.call == nil {
-			recycle(e)
-		} else {
-			e.finish(why)
-		}
+		c.finish(e, why)
 	}
 	c.failLocked(why)
 }

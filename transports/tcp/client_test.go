@@ -19,11 +19,22 @@ import (
 	"tailgate/transports/tcp/internal/wire"
 )
 
+// onEngines runs a test of the client on each engine that this system has.
+func onEngines(t *testing.T, test func(t *testing.T, engine string)) {
+	for _, engine := range tcp.ClientEngines {
+		t.Run(engine, func(t *testing.T) { test(t, engine) })
+	}
+}
+
 // TestCallWaitsForCreditInTurn spends the floor on answers that the journal holds back.
 func TestCallWaitsForCreditInTurn(t *testing.T) {
+	onEngines(t, testCallWaitsForCreditInTurn)
+}
+
+func testCallWaitsForCreditInTurn(t *testing.T, engine string) {
 	h := newHeld()
 	g := &gateway{commit: h.commit}
-	client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{})
+	client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{Engine: engine})
 	model := wire.Model()
 	_, floor := model.Largest(transports.DefaultMaxRequestBytes)
 	first := order("order-000", 700<<10)
@@ -70,11 +81,15 @@ func TestCallWaitsForCreditInTurn(t *testing.T) {
 
 // TestCallEndsWithItsContext: after sending, the call ends at once and in doubt, its late answer touches nothing, and the connection goes on.
 func TestCallEndsWithItsContext(t *testing.T) {
+	onEngines(t, testCallEndsWithItsContext)
+}
+
+func testCallEndsWithItsContext(t *testing.T, engine string) {
 	for _, end := range []string{"deadline", "cancel"} {
 		t.Run(end, func(t *testing.T) {
 			h := newHeld()
 			g := &gateway{commit: h.commit}
-			client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{})
+			client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{Engine: engine})
 			call, next := order("abandoned", 700<<10), order("next", 900<<10)
 			ctx, cancel := context.WithCancel(context.Background())
 			if end == "deadline" {
@@ -116,8 +131,12 @@ func TestCallEndsWithItsContext(t *testing.T) {
 }
 
 func TestCallThatIsOverIsNotSent(t *testing.T) {
+	onEngines(t, testCallThatIsOverIsNotSent)
+}
+
+func testCallThatIsOverIsNotSent(t *testing.T, engine string) {
 	g := &gateway{}
-	client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{})
+	client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{Engine: engine})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := client.Do(ctx, order("over", 10))
@@ -137,7 +156,11 @@ func TestCallThatIsOverIsNotSent(t *testing.T) {
 }
 
 func TestDeadlineTravelsWithTheRequest(t *testing.T) {
-	p, client := fakeServer(t)
+	onEngines(t, testDeadlineTravelsWithTheRequest)
+}
+
+func testDeadlineTravelsWithTheRequest(t *testing.T, engine string) {
+	p, client := fakeServer(t, engine)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	go func() { _ = client.Do(ctx, order("a", 1)) }()
@@ -156,6 +179,10 @@ func TestDeadlineTravelsWithTheRequest(t *testing.T) {
 // TestDeadlineReachesTheGateway: the context that the gateway gets has it, and ends with it. Without one there is none, whatever was before.
 func TestDeadlineReachesTheGateway(t *testing.T) {
 	t.Parallel()
+	onEngines(t, testDeadlineReachesTheGateway)
+}
+
+func testDeadlineReachesTheGateway(t *testing.T, engine string) {
 	type seen struct {
 		left time.Duration
 		has  bool
@@ -174,7 +201,7 @@ func TestDeadlineReachesTheGateway(t *testing.T) {
 		g.Answer(x)
 		return nil
 	}
-	client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{})
+	client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{Engine: engine})
 	for i, allowed := range []time.Duration{time.Hour, 0, 900 * time.Millisecond, 0} {
 		ctx, cancel := context.WithCancel(t.Context())
 		if allowed > 0 {
@@ -193,7 +220,13 @@ func TestDeadlineReachesTheGateway(t *testing.T) {
 }
 
 // fakeServer is a server made of bytes and a client that has shaken hands with it.
-func fakeServer(t testing.TB) (*peer, transports.Client) {
+func fakeServer(t testing.TB, engine string) (*peer, transports.AsyncClient) {
+	t.Helper()
+	return fakeServerFor(t, transports.DialConfig{Engine: engine})
+}
+
+// fakeServerFor is fakeServer for a client of any kind, which is granted 100 units of credit and has a reserve of 18.
+func fakeServerFor(t testing.TB, config transports.DialConfig) (*peer, transports.AsyncClient) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -210,11 +243,12 @@ func fakeServer(t testing.TB) (*peer, transports.Client) {
 		var head [wire.HeaderSize]byte
 		_, _ = io.ReadFull(conn, head[:])
 		_, _ = io.CopyN(io.Discard, conn, int64(wire.Parse(head[:]).Length))
-		ack := wire.AckMessage{Version: 1, Features: wire.FeatureCredit, MaxRequest: 1 << 20, Floor: 100, IdleTimeout: time.Minute, Model: wire.Model()}
+		ack := wire.AckMessage{Version: 1, Features: wire.FeatureCredit, MaxRequest: 1 << 20, Floor: 100, Reserve: 18, Largest: 100, IdleTimeout: time.Minute, Model: wire.Model()}
 		_, _ = conn.Write(wire.Frame(wire.Header{Type: wire.HelloAck, Credit: 100 - 20, Aux: 1<<32 - 20}, ack.Encode())) // wraps with the first order
 		accepted <- conn
 	}()
-	client, err := tcp.Transport().Dial(context.Background(), transports.DialConfig{Address: listener.Addr().String()})
+	config.Address = listener.Addr().String()
+	client, err := tcp.Transport().Dial(context.Background(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +258,7 @@ func fakeServer(t testing.TB) (*peer, transports.Client) {
 	}
 	t.Cleanup(func() { _, _ = client.Close(), conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	return &peer{t: t, conn: conn, floor: 100, model: wire.Model()}, client
+	return &peer{t: t, conn: conn, floor: 100, model: wire.Model()}, client.(transports.AsyncClient)
 }
 
 // answer is a RESPONSE to an order.
@@ -239,6 +273,10 @@ func answer(t testing.TB, correlation, credit uint32, id string) []byte {
 
 // TestServersThatBreakTheProtocol: each ends the connection with an error that says what was wrong, and the call in doubt.
 func TestServersThatBreakTheProtocol(t *testing.T) {
+	onEngines(t, testServersThatBreakTheProtocol)
+}
+
+func testServersThatBreakTheProtocol(t *testing.T, engine string) {
 	for name, test := range map[string]struct {
 		frame func(h wire.Header) []byte
 		text  string
@@ -258,7 +296,7 @@ func TestServersThatBreakTheProtocol(t *testing.T) {
 		}, "cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, client := fakeServer(t)
+			p, client := fakeServer(t, engine)
 			ended := make(chan error, 1)
 			go func() { ended <- client.Do(context.Background(), order("a", 1)) }()
 			h, _ := p.read()
@@ -279,13 +317,16 @@ func TestServersThatBreakTheProtocol(t *testing.T) {
 
 // TestClientIgnoresWhatItMay: frames that a later server may send, and counters that are old, change nothing.
 func TestClientIgnoresWhatItMay(t *testing.T) {
-	p, client := fakeServer(t)
+	onEngines(t, testClientIgnoresWhatItMay)
+}
+
+func testClientIgnoresWhatItMay(t *testing.T, engine string) {
+	p, client := fakeServer(t, engine)
 	for i := range 3 {
 		ended := make(chan error, 1)
 		go func() { ended <- client.Do(context.Background(), order("a", 1)) }()
 		h, _ := p.read()
 		p.send(wire.Frame(wire.Header{Type: 0x80, Flags: 0xff}, []byte("later")))
-		p.send(wire.Frame(wire.Header{Type: wire.Reclaim, Credit: 1}, nil))
 		p.send(wire.Frame(wire.Header{Type: wire.Credit, Credit: uint32(-10 * (i + 1))}, nil)) // behind what is granted
 		p.send(answer(t, h.Correlation, 80, "a"))                                              // nothing new either
 		if err := <-ended; err != nil {
@@ -294,9 +335,13 @@ func TestClientIgnoresWhatItMay(t *testing.T) {
 	}
 }
 
-// TestCreditFrameLetsAWaitingCallGo uses the frame that this version's server does not send.
+// TestCreditFrameLetsAWaitingCallGo: what is not covered is announced once, and sent when it is.
 func TestCreditFrameLetsAWaitingCallGo(t *testing.T) {
-	p, client := fakeServer(t) // grants 100; an order of 1 KiB costs 18
+	onEngines(t, testCreditFrameLetsAWaitingCallGo)
+}
+
+func testCreditFrameLetsAWaitingCallGo(t *testing.T, engine string) {
+	p, client := fakeServer(t, engine) // grants 100; an order of 1 KiB costs 18
 	var group sync.WaitGroup
 	results := make(chan error, 6)
 	for i := range 6 {
@@ -306,6 +351,9 @@ func TestCreditFrameLetsAWaitingCallGo(t *testing.T) {
 	for range 5 {
 		h, _ := p.read()
 		frames = append(frames, h)
+	}
+	if h, _ := p.read(); h.Type != wire.Demand || h.Aux != 19 || h.Y != 19 {
+		t.Fatalf("the sixth order is announced with %+v", h)
 	}
 	_ = p.conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 	if h, _, err := p.tryRead(); err == nil {
@@ -329,7 +377,11 @@ func TestCreditFrameLetsAWaitingCallGo(t *testing.T) {
 
 // TestAnswersMayComeInAnyOrder, as the urgent class of a later version will make them come.
 func TestAnswersMayComeInAnyOrder(t *testing.T) {
-	p, client := fakeServer(t)
+	onEngines(t, testAnswersMayComeInAnyOrder)
+}
+
+func testAnswersMayComeInAnyOrder(t *testing.T, engine string) {
+	p, client := fakeServer(t, engine)
 	results := make(chan error, 4)
 	for i := range 4 {
 		go func() {
@@ -362,7 +414,11 @@ func TestAnswersMayComeInAnyOrder(t *testing.T) {
 
 // TestGoAwaySplitsTheCalls: those up to the last accepted request are answered, the others are not processed.
 func TestGoAwaySplitsTheCalls(t *testing.T) {
-	p, client := fakeServer(t)
+	onEngines(t, testGoAwaySplitsTheCalls)
+}
+
+func testGoAwaySplitsTheCalls(t *testing.T, engine string) {
+	p, client := fakeServer(t, engine)
 	type result struct {
 		id  string
 		err error
@@ -407,7 +463,11 @@ func TestGoAwaySplitsTheCalls(t *testing.T) {
 }
 
 func TestCloseEndsCallsInDoubt(t *testing.T) {
-	p, client := fakeServer(t)
+	onEngines(t, testCloseEndsCallsInDoubt)
+}
+
+func testCloseEndsCallsInDoubt(t *testing.T, engine string) {
+	p, client := fakeServer(t, engine)
 	ended := make(chan error, 1)
 	go func() { ended <- client.Do(context.Background(), order("a", 0)) }()
 	p.read()
@@ -424,6 +484,10 @@ func TestCloseEndsCallsInDoubt(t *testing.T) {
 // TestRequestThatNeverLeftIsNotProcessed fills the socket, so that the last order is in the client's buffer when the connection breaks.
 func TestRequestThatNeverLeftIsNotProcessed(t *testing.T) {
 	t.Parallel()
+	onEngines(t, testRequestThatNeverLeftIsNotProcessed)
+}
+
+func testRequestThatNeverLeftIsNotProcessed(t *testing.T, engine string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -438,12 +502,12 @@ func TestRequestThatNeverLeftIsNotProcessed(t *testing.T) {
 		var head [wire.HeaderSize]byte
 		_, _ = io.ReadFull(conn, head[:])
 		_, _ = io.CopyN(io.Discard, conn, int64(wire.Parse(head[:]).Length))
-		ack := wire.AckMessage{Version: 1, MaxRequest: 1 << 20, Floor: 100, IdleTimeout: time.Minute, Model: wire.Model()}
+		ack := wire.AckMessage{Version: 1, MaxRequest: 1 << 20, Floor: 100, Largest: 100, IdleTimeout: time.Minute, Model: wire.Model()}
 		_, _ = conn.Write(wire.Frame(wire.Header{Type: wire.HelloAck}, ack.Encode()))
 		accepted <- conn
 	}()
 	client, err := tcp.Transport().Dial(context.Background(), transports.DialConfig{
-		Address: listener.Addr().String(), Flow: "none", Limits: transports.Limits{WriteTimeout: 100 * time.Millisecond},
+		Address: listener.Addr().String(), Flow: "none", Engine: engine, Limits: transports.Limits{WriteTimeout: 100 * time.Millisecond},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -473,7 +537,11 @@ func TestRequestThatNeverLeftIsNotProcessed(t *testing.T) {
 // TestIdleClientHearsTheGateway: nobody calls, and the next call still knows that the connection is gone.
 func TestIdleClientHearsTheGateway(t *testing.T) {
 	t.Parallel()
-	p, client := fakeServer(t)
+	onEngines(t, testIdleClientHearsTheGateway)
+}
+
+func testIdleClientHearsTheGateway(t *testing.T, engine string) {
+	p, client := fakeServer(t, engine)
 	detail, err := proto.Marshal(transports.Refuse(pb.Reason_REASON_DRAINING, "stopping").Detail())
 	if err != nil {
 		t.Fatal(err)
@@ -485,7 +553,11 @@ func TestIdleClientHearsTheGateway(t *testing.T) {
 
 // TestCallerOwnsItsMessagesAgain reuses the same call for orders of different sizes, as a load tester does.
 func TestCallerOwnsItsMessagesAgain(t *testing.T) {
-	client := dial(t, listen(t, &gateway{}, transports.ListenConfig{}), transports.DialConfig{})
+	onEngines(t, testCallerOwnsItsMessagesAgain)
+}
+
+func testCallerOwnsItsMessagesAgain(t *testing.T, engine string) {
+	client := dial(t, listen(t, &gateway{}, transports.ListenConfig{}), transports.DialConfig{Engine: engine})
 	call := order("a", 0)
 	for i, size := range []int{100, 70_000, 0, 5, 20_000} {
 		request := call.Request.(*pb.SubmitOrderRequest)

@@ -34,12 +34,23 @@ func connect(ctx context.Context, config transports.DialConfig, events *events) 
 	if _, err := choose("encoding", config.Encoding, []string{"protobuf"}); err != nil {
 		return nil, err
 	}
-	if _, err := choose("engine", config.Engine, []string{engineNet}); err != nil {
-		return nil, err
-	}
-	flow, err := choose("flow", config.Flow, []string{flowCredit, flowNone})
+	engine, err := choose("engine", config.Engine, clientEngines)
 	if err != nil {
 		return nil, err
+	}
+	flow, err := choose("flow", config.Flow, []string{flowCredit, flowSemaphore, flowNone})
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case flow == flowSemaphore && config.Window < 1:
+		return nil, fmt.Errorf("tcp: flow %q needs a Window of at least 1 request in flight, it is %d", flow, config.Window)
+	case flow != flowSemaphore && config.Window != 0:
+		return nil, fmt.Errorf("tcp: flow %q has no Window, it is %d; flow %q has one", flow, config.Window, flowSemaphore)
+	case engine != engineNet && config.TLS != nil:
+		return nil, fmt.Errorf("tcp: engine %q reads raw sockets and cannot be used with TLS; engine %q can", engine, engineNet)
+	case events != nil:
+		engine = engineNet // receive may block, and a loop must not
 	}
 	if len(config.Key) > wire.MaxKey {
 		return nil, fmt.Errorf("tcp: the key has %d bytes, at most %d are possible", len(config.Key), wire.MaxKey)
@@ -53,7 +64,7 @@ func connect(ctx context.Context, config transports.DialConfig, events *events) 
 	}
 	// The deadline ends every read and write of the handshake when the context does.
 	stop := context.AfterFunc(ctx, func() { _ = socket.SetDeadline(aLongTimeAgo) })
-	c, err := shake(ctx, socket, config, limits, flow, events)
+	c, err := shake(ctx, socket, config, limits, flow, engine, events)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -71,7 +82,7 @@ func connect(ctx context.Context, config transports.DialConfig, events *events) 
 }
 
 // shake is the client's half of the handshake.
-func shake(ctx context.Context, socket net.Conn, config transports.DialConfig, limits transports.Limits, flow string, events *events) (*client, error) {
+func shake(ctx context.Context, socket net.Conn, config transports.DialConfig, limits transports.Limits, flow, engine string, events *events) (*client, error) {
 	nc := socket
 	if config.TLS != nil {
 		secure := withALPN(config.TLS)
@@ -105,20 +116,36 @@ func shake(ctx context.Context, socket net.Conn, config transports.DialConfig, l
 		return nil, fmt.Errorf("the gateway does not offer flow %q", flow)
 	}
 	c := &client{
-		socket: socket, nc: nc, remote: config.Address, ack: ack, credit: flow == flowCredit,
-		granted: h.Credit, used: h.Aux, next: firstCounter, lastUse: time.Now(),
-		inFlight: make(map[uint32]*exchange), in: make([]byte, readSize), events: events, reading: events != nil,
+		socket: socket, nc: nc, remote: config.Address, ack: ack, maxWait: config.MaxWait,
+		next: firstCounter, lastUse: time.Now(), inFlight: make(map[uint32]*exchange), events: events, reading: events != nil, borrow: readSize,
+	}
+	if flow == flowCredit {
+		c.credit = account{on: true, floor: ack.Floor, reserve: ack.Reserve, granted: h.Credit, used: h.Aux}
 	}
 	c.interrupt = func() { _ = c.socket.SetReadDeadline(aLongTimeAgo) }
+	raw := outbox.Raw(nc)
+	if engine == engineNet {
+		c.in = clientBuffers.Get(readSize)
+	} else if raw, err = c.leaveRuntime(engine); err != nil {
+		return nil, err
+	}
 	c.box = outbox.New(outbox.Config{
-		Pool: &clientBuffers, Conn: nc, Raw: outbox.Raw(nc), Limit: 1<<64 - 1, // bounded by what the callers hold in memory already
-		WriteTimeout: limits.WriteTimeout, StayOpen: true,
+		Pool: &clientBuffers, Conn: c.nc, Raw: raw, Limit: 1<<64 - 1, // bounded by what the callers hold in memory already
+		WriteTimeout: limits.WriteTimeout, StayOpen: true, Polled: c.engine != nil, OnReady: func() { c.engine.poke(c) },
 	})
+	if flow == flowSemaphore {
+		c.window = joinWindow(config.Window)
+	}
 	c.mu.Lock() // it may fire before it is assigned
 	c.timer = time.AfterFunc(c.tick(), c.look)
 	c.mu.Unlock()
-	if events != nil {
+	switch {
+	case events != nil:
 		go c.pump()
+	case c.engine != nil:
+		if err := c.engine.join(c); err != nil {
+			return c, err // which the caller closes
+		}
 	}
 	return c, nil
 }

@@ -63,7 +63,7 @@ func open(ctx context.Context, config transports.DialConfig, op transports.Opera
 		return nil, nil, err
 	}
 	ack := &pb.LogonAck{}
-	if err := c.do(ctx, &transports.Call{Operation: op, Request: request, Response: ack}); err != nil {
+	if err := c.do(ctx, &transports.Call{Operation: op, Request: request, Response: ack}, false); err != nil {
 		_ = c.Close()
 		return nil, nil, fmt.Errorf("tcp: %v at %s: %w", op, config.Address, err)
 	}
@@ -83,7 +83,7 @@ func (t *trader) Ack() *pb.LogonAck { return t.ack }
 // or when the context has ended; the connection is closed in any case, so that with an error the gateway takes the session for lost. It must not be
 // called by receive, which reads the answer.
 func (t *trader) Logout(ctx context.Context, text string) error {
-	err := t.do(ctx, &transports.Call{Operation: transports.Logout, Request: &pb.Logout{Text: text}, Response: &pb.Logout{}})
+	err := t.do(ctx, &transports.Call{Operation: transports.Logout, Request: &pb.Logout{Text: text}, Response: &pb.Logout{}}, false)
 	if err == nil {
 		select {
 		case <-t.events.done:
@@ -121,18 +121,15 @@ func (c *client) reason() *transports.Fault {
 func (c *client) pump() {
 	defer close(c.events.done)
 	for {
-		n, err := c.nc.Read(c.in[c.w:])
+		n, err := c.nc.Read(c.in.B[c.w:])
 		if n == 0 {
 			c.fail(c.lost(err))
 			return
 		}
-		c.w += n
 		c.mu.Lock()
-		if fault := c.frames(nil); fault != nil {
-			c.failLocked(fault)
-		}
+		c.took(n, nil)
 		over := c.broken
-		c.mu.Unlock()
+		c.unlock()
 		for i, report := range c.events.pending {
 			c.events.pending[i] = nil // it is the receiver's now
 			c.events.receive(report)

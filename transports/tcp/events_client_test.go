@@ -53,7 +53,7 @@ func serveTrade(t testing.TB, idle time.Duration, ack *pb.LogonAck, then func(p 
 		if _, _, err := p.tryRead(); err != nil {
 			return
 		}
-		hello := wire.AckMessage{Version: 1, Features: wire.FeatureCredit, MaxRequest: 1 << 20, Floor: 100, IdleTimeout: idle, Model: wire.Model()}
+		hello := wire.AckMessage{Version: 1, Features: wire.FeatureCredit, MaxRequest: 1 << 20, Floor: 100, Largest: 100, IdleTimeout: idle, Model: wire.Model()}
 		_, _ = conn.Write(wire.Frame(wire.Header{Type: wire.HelloAck, Credit: 100}, hello.Encode()))
 		request, _, err := p.tryRead()
 		if err != nil {

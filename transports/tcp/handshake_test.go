@@ -185,7 +185,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 }
 
 func TestChoicesThatDoNotExist(t *testing.T) {
-	for _, config := range []transports.DialConfig{{Flow: "semaphore"}, {Engine: "spin"}, {Encoding: "json"}} {
+	for _, config := range []transports.DialConfig{{Flow: "window"}, {Engine: "uring"}, {Encoding: "json"}} {
 		config.Address = "127.0.0.1:1"
 		_, err := tcp.Transport().Dial(t.Context(), config)
 		value := config.Flow + config.Engine + config.Encoding

@@ -16,11 +16,15 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestRoundTrip(t *testing.T) {
+	onEngines(t, testRoundTrip)
+}
+
+func testRoundTrip(t *testing.T, engine string) {
 	for _, flow := range []string{"credit", "none"} {
 		for _, size := range []int{0, 33, 4 << 10, 15 << 10, 64 << 10, 300 << 10, 1<<20 - 100} {
 			t.Run(fmt.Sprintf("%s/%d", flow, size), func(t *testing.T) {
 				g := &gateway{}
-				client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{Flow: flow})
+				client := dial(t, listen(t, g, transports.ListenConfig{}), transports.DialConfig{Flow: flow, Engine: engine})
 				for i := range 5 {
 					call := order(fmt.Sprint("order-", i), size)
 					if err := client.Do(t.Context(), call); err != nil {
@@ -39,6 +43,10 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestConcurrentCallsShareOneConnection(t *testing.T) {
+	onEngines(t, testConcurrentCallsShareOneConnection)
+}
+
+func testConcurrentCallsShareOneConnection(t *testing.T, engine string) {
 	for _, test := range []struct {
 		flow  string
 		apart bool // releases come from a goroutine of the journal
@@ -50,7 +58,7 @@ func TestConcurrentCallsShareOneConnection(t *testing.T) {
 				g.commit = newSyncer(t).commit
 			}
 			server := listen(t, g, transports.ListenConfig{Limits: transports.Limits{MaxRequestBytes: test.limit}})
-			client := dial(t, server, transports.DialConfig{Flow: test.flow})
+			client := dial(t, server, transports.DialConfig{Flow: test.flow, Engine: engine})
 			const callers, each = 64, 20
 			var group sync.WaitGroup
 			for caller := range callers {
@@ -79,7 +87,11 @@ func TestConcurrentCallsShareOneConnection(t *testing.T) {
 }
 
 func TestOtherOperations(t *testing.T) {
-	client := dial(t, listen(t, &gateway{}, transports.ListenConfig{}), transports.DialConfig{})
+	onEngines(t, testOtherOperations)
+}
+
+func testOtherOperations(t *testing.T, engine string) {
+	client := dial(t, listen(t, &gateway{}, transports.ListenConfig{}), transports.DialConfig{Engine: engine})
 	cancel := &transports.Call{Operation: transports.CancelOrder, Request: &pb.CancelOrderRequest{ClientOrderId: "abc"}, Response: &pb.CancelOrderResponse{}}
 	if err := client.Do(t.Context(), cancel); err != nil {
 		t.Fatal(err)
@@ -105,9 +117,13 @@ func TestOtherOperations(t *testing.T) {
 
 func TestShutdownAnswersAndCloses(t *testing.T) {
 	t.Parallel()
+	onEngines(t, testShutdownAnswersAndCloses)
+}
+
+func testShutdownAnswersAndCloses(t *testing.T, engine string) {
 	g := &gateway{}
 	server := listen(t, g, transports.ListenConfig{})
-	client := dial(t, server, transports.DialConfig{})
+	client := dial(t, server, transports.DialConfig{Engine: engine})
 	if err := client.Do(t.Context(), order("a", 10)); err != nil {
 		t.Fatal(err)
 	}

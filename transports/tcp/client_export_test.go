@@ -1,0 +1,4 @@
+package tcp
+
+// ClientEngines are the I/O engines of clients on this system.
+var ClientEngines = clientEngines

@@ -1,0 +1,27 @@
+//go:build !linux
+
+package tcp
+
+import (
+	"context"
+	"errors"
+	"syscall"
+)
+
+// clientEngines are the client's I/O engines, the first is the default. The others need Linux.
+var clientEngines = []string{engineNet}
+
+// poller is never there.
+type poller struct{}
+
+type ownSocket struct{}
+
+func (c *client) leaveRuntime(string) (syscall.RawConn, error) { return nil, errors.ErrUnsupported }
+
+func (c *client) spin(context.Context, *exchange) bool { return false }
+
+func (l *poller) join(*client) error { return nil }
+
+func (l *poller) leave(*client) {}
+
+func (l *poller) poke(*client) {}
