@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,8 +62,14 @@ func TestRepeatResumeCompare(t *testing.T) {
 	if again := measure(append(args, "--resume")...); again.Resumed != 9 || len(again.Cells) != 9 {
 		t.Errorf("%d of %d kept of a run that was complete", again.Resumed, len(again.Cells))
 	}
+	// Runs can be added, and none taken away.
+	more := slices.Clone(args)
+	more[slices.Index(more, "--repeat")+1] = "4"
+	if longer := measure(append(more, "--resume")...); longer.Resumed != 9 || len(longer.Cells) != 12 || longer.Method.Repeat != 4 {
+		t.Errorf("%d of %d kept where a fourth run was added to three", longer.Resumed, len(longer.Cells))
+	}
 	var stdout, stderr strings.Builder
-	if status := run(append(args, "--resume", "--seed", "9"), nil, &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "--resume: "+path+" was begun with --seed 1, now 9; use the same flags") {
+	if status := run(append(more, "--resume", "--seed", "9"), nil, &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "--resume: "+path+" was begun with --seed 1, now 9; use the same flags") {
 		t.Errorf("status %d, %q; want 2 and what differs", status, stderr.String())
 	}
 
@@ -74,6 +81,10 @@ func TestRepeatResumeCompare(t *testing.T) {
 	var c report.Comparison
 	if status := run([]string{"compare", "--format", "json", path, path}, nil, &stdout, &stderr); status != exitOK || json.Unmarshal([]byte(stdout.String()), &c) != nil || len(c.Cells) != 3 {
 		t.Errorf("status %d, %d cells", status, len(c.Cells))
+	}
+	stderr.Reset()
+	if status := run(append(args, "--resume"), nil, &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "--repeat 4, now 3") {
+		t.Errorf("status %d, %q; want 2 and that a run would be lost", status, stderr.String())
 	}
 	stderr.Reset()
 	if status := run([]string{"compare", path}, nil, &stdout, &stderr); status != exitFailure || !strings.Contains(stderr.String(), "has no two transports") {

@@ -33,6 +33,9 @@ func (p *plan) resume(result *report.Run, measured []*report.Cell) error {
 	if a, b := before.Method.Accounts, result.Method.Accounts; a != b && len(differing) == 0 {
 		differing = append(differing, fmt.Sprintf("--key for %d accounts, now %d", a, b))
 	}
+	if a, b := before.Method.Repeat, result.Method.Repeat; a > b {
+		differing = append(differing, fmt.Sprintf("--repeat %d, now %d, which would lose runs", a, b))
+	}
 	if len(differing) > 0 {
 		return fmt.Errorf("--resume: %s was begun with %s; use the same flags, or another --out", path, strings.Join(differing, ", "))
 	}
@@ -61,8 +64,9 @@ func (p *plan) resume(result *report.Run, measured []*report.Cell) error {
 	return nil
 }
 
-// indifferent are the flags that do not decide on what a cell measures. The keys are redacted in the results; how many there are is compared.
-var indifferent = []string{"help", "out", "format", "json", "resume", "budget", "key"}
+// indifferent are the flags that do not decide on what a cell measures. The keys are redacted in the results; how many there are is compared. Runs may be
+// added, which lets two builds take turns.
+var indifferent = []string{"help", "out", "format", "json", "resume", "budget", "key", "repeat"}
 
 // differ names the flags whose values are not the same in two command lines, however they are written, with both values.
 func differ(before, now []string) ([]string, error) {
