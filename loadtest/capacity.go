@@ -17,7 +17,7 @@ import (
 type capacityOptions struct {
 	Sum       time.Duration `default:"7s" placeholder:"TIME" help:"Time of trials that decides on a rate; --duration is that of one. (${default})"`
 	Exceed    float64       `default:"0.5" placeholder:"SHARE" help:"Share of that time that may miss the SLO. (${default})"`
-	Width     float64       `default:"0.05" placeholder:"SHARE" help:"How near the rate that is kept and the one that is not have to come. (${default})"`
+	Width     float64       `default:"0.05" placeholder:"SHARE" help:"How near the rate that is kept and the one that is not have to come, the one by the other less 1; no less than the SLO's own share (0.01 for p99) is recommended. (${default})"`
 	MinRate   float64       `default:"10" placeholder:"R" help:"Lowest rate that is tried. (${default})"`
 	MaxRate   float64       `default:"1000000" placeholder:"R" help:"Highest rate that is tried. (${default})"`
 	MaxTrials int           `default:"300" placeholder:"N" help:"Most trials for one transport. (${default})"`

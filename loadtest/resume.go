@@ -70,11 +70,11 @@ var indifferent = []string{"help", "out", "format", "json", "resume", "budget", 
 
 // differ names the flags whose values are not the same in two command lines, however they are written, with both values.
 func differ(before, now []string) ([]string, error) {
-	a, err := values(before)
+	a, err := flagValues(before)
 	if err != nil {
 		return nil, err
 	}
-	b, err := values(now)
+	b, err := flagValues(now)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +90,8 @@ func differ(before, now []string) ([]string, error) {
 	return list, nil
 }
 
-// values are the flags of a command line, defaults included, and under no name the command.
-func values(args []string) (map[string]string, error) {
+// flagValues are the flags of a command line, defaults included, and under no name the command.
+func flagValues(args []string) (map[string]string, error) {
 	var o options
 	parser, err := newParser(&o, io.Discard, io.Discard, func(int) {})
 	if err != nil {

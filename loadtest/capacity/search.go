@@ -33,6 +33,7 @@ type Measure func(ctx context.Context, number int, rate float64, duration time.D
 // Result is what is known for a goal. It is a Regular Goal Result of RFC 9971 where Limit is empty: both bounds exist and are no further apart than the width.
 type Result struct {
 	Goal        Goal
+	Width       float64 // as asked for
 	Lower       float64 // highest rate at which it is kept below all at which it is not; 0 = none
 	Upper       float64 // lowest rate at which it is not kept; 0 = none was reached
 	Conditional float64 // throughput at Lower; what the RFC recommends for comparisons
@@ -190,7 +191,7 @@ func (s *search) decide(ctx context.Context, number int, rate float64) error {
 
 func (s *search) result(number int) Result {
 	g := s.config.Goals[number]
-	r := Result{Goal: g, Limit: s.limits[number]}
+	r := Result{Goal: g, Width: s.config.Width, Limit: s.limits[number]}
 	r.Lower, r.Upper = s.bounds(number)
 	if r.Lower > 0 {
 		r.Conditional = g.Conditional(number, r.Lower, s.trials[r.Lower])

@@ -20,11 +20,13 @@ type Capacity struct {
 	FinalDuration float64  `json:"goal_final_seconds"`     // of a full-length trial
 	DurationSum   float64  `json:"goal_duration_sum"`      // seconds of trials that decide on a rate
 	ExceedRatio   float64  `json:"goal_exceed_ratio"`      // share of that time that may lose more
+	Width         float64  `json:"goal_width"`             // how near the bounds have to come: upper / lower - 1
+	Arrivals      string   `json:"arrivals"`               // of every trial: poisson or constant
 	Rate          *float64 `json:"rate"`                   // the result: the relevant lower bound, requests a second; null where none was found
 	Lower         *float64 `json:"lower"`                  // relevant lower bound, the same
 	Upper         *float64 `json:"upper"`                  // relevant upper bound; null where none was reached
 	Conditional   *float64 `json:"conditional_throughput"` // of requests in time, at the lower bound
-	Limit         string   `json:"limit"`                  // why the bounds are not as near as asked for: tester, maximum, minimum, trials, interrupted; empty where they are
+	Limit         string   `json:"limit"`                  // why the bounds are not as near as asked for, an irregular result by the RFC: tester, maximum, minimum, trials, interrupted; empty where they are
 	Trials        int      `json:"trials"`
 }
 
@@ -38,7 +40,7 @@ func NewCapacity(c Cell, r capacity.Result) Capacity {
 	}
 	return Capacity{
 		Transport: c.Transport, Spec: c.Spec, Operation: c.Operation, Size: c.Size, Clients: c.Clients, SLO: r.Goal.Name,
-		LossRatio: r.Goal.LossRatio, FinalDuration: r.Goal.FinalDuration.Seconds(), DurationSum: r.Goal.DurationSum.Seconds(), ExceedRatio: r.Goal.ExceedRatio,
+		LossRatio: r.Goal.LossRatio, FinalDuration: r.Goal.FinalDuration.Seconds(), DurationSum: r.Goal.DurationSum.Seconds(), ExceedRatio: r.Goal.ExceedRatio, Width: r.Width, Arrivals: c.Arrivals,
 		Rate: positive(r.Lower), Lower: positive(r.Lower), Upper: positive(r.Upper), Conditional: positive(r.Conditional), Limit: r.Limit, Trials: r.Trials,
 	}
 }
@@ -73,12 +75,19 @@ func CapacityTable(w io.Writer, r Run) error {
 		if c.Limit != "" {
 			told = append(told, fmt.Sprintf("%s, %s: %s", c.Spec, c.SLO, limits[c.Limit]))
 		}
+		if c.Width < c.LossRatio { // RFC 9971, Section 5.6.2
+			told = append(told, fmt.Sprintf("%s, %s: the width of %v is below the share of %v that may be late, so less in time than at a stricter SLO is no contradiction", c.Spec, c.SLO, c.Width, c.LossRatio))
+		}
 	}
 	t.line("")
 	if len(told) > 0 {
 		t.line("%s.", strings.Join(told, "; "))
 	}
-	t.line("The rate is the highest at which the SLO is kept in more than half of the time, below all at which it is not (RFC 9971); every trial stands in %s.", FileName)
+	if len(r.Capacity) > 0 {
+		c := r.Capacity[0]
+		t.line("The rate is the highest at which trials of %v s with %s arrivals keep the SLO for %.0f %% of %v s, below all at which they do not (RFC 9971); every trial stands in %s.",
+			c.FinalDuration, c.Arrivals, 100*(1-c.ExceedRatio), c.DurationSum, FileName)
+	}
 	_, err := io.WriteString(w, t.out.String())
 	return err
 }

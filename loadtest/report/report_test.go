@@ -132,7 +132,7 @@ func TestTable(t *testing.T) {
 		"objectives": func() report.Run { return sample(t, "p99<10ms", "p99.9<=50ms", "max<1s") },
 		"troubles": func() report.Run {
 			r := sample(t, "p99<10ms")
-			r.Interrupted = true
+			r.Interrupted, r.Planned = true, len(r.Cells)+1
 			r.Method.Pinned, r.Method.Target = false, "10.0.0.7:7001"
 			for i := range r.Cells {
 				r.Cells[i].InFlight = 50

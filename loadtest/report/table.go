@@ -109,13 +109,17 @@ func (t *table) interrupted() string {
 	if t.run.Planned == 0 {
 		return "what follows is what was known by then."
 	}
-	whole := 0
+	whole, part := 0, 0
 	for _, c := range t.run.Cells {
-		if !c.Interrupted {
+		switch {
+		case c.Client == nil: // not measured
+		case c.Interrupted:
+			part++
+		default:
 			whole++
 		}
 	}
-	return fmt.Sprintf("%d of %d cells were measured whole, %d in part, %d not at all.", whole, t.run.Planned, len(t.run.Cells)-whole, t.run.Planned-len(t.run.Cells))
+	return fmt.Sprintf("%d of %d cells were measured whole, %d in part, %d not at all.", whole, t.run.Planned, part, t.run.Planned-whole-part)
 }
 
 // pace is the rate of an open loop, the same for every cell.
