@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"strings"
@@ -31,6 +32,7 @@ type adminCmd struct {
 	TLS     bool   `help:"Speak TLS (default: as the configuration has it)."`
 
 	Status   struct{}      `cmd:"" help:"Show how the gateway is doing."`
+	Counters struct{}      `cmd:"" help:"Show what the process has used since it started, and what its transports count."`
 	Exposure scopeFlags    `cmd:"" help:"Show what a firm or an account has open and holds."`
 	Limits   scopeFlags    `cmd:"" help:"Show the limits of a firm or an account."`
 	Set      setLimitsCmd  `cmd:"" name:"set-limits" help:"Change limits of a firm or an account; those not given stay as they are."`
@@ -128,6 +130,8 @@ func (a *adminCmd) ask(ctx context.Context, client orderentryv1connect.AdminServ
 	switch command {
 	case "admin status":
 		return message(client.GetStatus(ctx, connect.NewRequest(&pb.GetStatusRequest{})))
+	case "admin counters":
+		return message(client.GetCounters(ctx, connect.NewRequest(&pb.GetCountersRequest{})))
 	case "admin exposure":
 		return message(client.GetExposure(ctx, connect.NewRequest(&pb.GetExposureRequest{Scope: a.Exposure.message()})))
 	case "admin limits":
@@ -213,6 +217,8 @@ func (a *adminCmd) writeAnswer(w io.Writer, answer proto.Message) {
 		row("journal", fmt.Sprintf("sync %s, %d commands, %d committed", m.GetJournalSync(), m.GetLogSequence(), m.GetCommittedSequence()))
 		row("open orders", m.GetOpenOrders())
 		row("ids", fmt.Sprintf("%d of %d", m.GetIdsUsed(), m.GetIdsCapacity()))
+	case *pb.GetCountersResponse:
+		writeCounters(w, row, m)
 	case *pb.GetExposureResponse:
 		row("open orders", m.GetOpenOrders())
 		row("open notional", fmt.Sprintf("%d ticks x lots", m.GetOpenNotional()))
@@ -253,4 +259,47 @@ func writeLimits(row func(string, any), l *pb.Limits) {
 		symbols = strings.Join(l.GetRestrictedSymbols(), " ")
 	}
 	row("restricted symbols", symbols)
+}
+
+// writeCounters leaves out what the gateway's system does not tell.
+func writeCounters(w io.Writer, row func(string, any), m *pb.GetCountersResponse) {
+	p := m.GetProcess()
+	ns := func(n uint64) time.Duration { return time.Duration(n).Round(time.Microsecond) }
+	row("up", ns(m.GetUptimeNs()).Round(time.Second))
+	row("gomaxprocs", m.GetGomaxprocs())
+	if p.UserCpuNs != nil {
+		row("cpu time", fmt.Sprintf("%v user, %v system", ns(p.GetUserCpuNs()), ns(p.GetSystemCpuNs())))
+		row("context switches", fmt.Sprintf("%d voluntary, %d involuntary", p.GetVoluntarySwitches(), p.GetInvoluntarySwitches()))
+		row("page faults", fmt.Sprintf("%d minor, %d major", p.GetMinorFaults(), p.GetMajorFaults()))
+		row("peak memory", fmt.Sprintf("%d MiB resident", p.GetPeakResidentBytes()>>20))
+	}
+	row("allocated", fmt.Sprintf("%d bytes, %d objects", p.GetAllocatedBytes(), p.GetAllocatedObjects()))
+	row("collector", fmt.Sprintf("%d cycles, %v stopped", p.GetGcCycles(), ns(p.GetGcPauseNs())))
+	row("mutex wait", ns(p.GetMutexWaitNs()))
+	for _, q := range []struct {
+		name  string
+		share float64
+	}{{"p50", 0.5}, {"p99", 0.99}} {
+		row("scheduler "+q.name, latencyAtMost(p.GetSchedulerLatency(), q.share))
+	}
+	for _, metric := range m.GetTransportMetrics() {
+		fmt.Fprintf(w, "%-18s %v  %s\n", metric.GetTransport()+" "+metric.GetName(), metric.GetValue(), metric.GetHelp())
+	}
+}
+
+// latencyAtMost is the end of the range in which the percentile lies.
+func latencyAtMost(buckets []*pb.LatencyBucket, share float64) string {
+	var total, n uint64
+	for _, b := range buckets {
+		total += b.GetCount()
+	}
+	for _, b := range buckets {
+		if n += b.GetCount(); float64(n) >= share*float64(total) {
+			if b.GetUntilNs() == math.MaxInt64 {
+				return fmt.Sprintf("above %v", time.Duration(b.GetFromNs()))
+			}
+			return fmt.Sprintf("at most %v", time.Duration(b.GetUntilNs()))
+		}
+	}
+	return "not known"
 }

@@ -40,6 +40,9 @@ func TestAdminCommands(t *testing.T) {
 
 	order("first", 3)
 	admin("open orders 1", "status")
+	admin("context switches", "counters")
+	admin("scheduler p99", "counters")
+	admin(`"allocated_objects": "`, "counters", "--json")
 	admin("open notional 30000 ticks x lots kill switch off ACME position +0 lots, open to buy 3, open to sell 0", "exposure", "--account", "demo")
 	admin("open notional 30000 ticks x lots", "exposure", "--firm", "demo")
 	admin("max position no bound", "limits", "--account", "demo")

@@ -12,7 +12,9 @@ package admin
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"runtime"
 	"slices"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 
 	"tailgate/gateway/orders"
 	"tailgate/gateway/sequencer"
+	"tailgate/gateway/telemetry"
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/proto/gen/orderentry/v1/orderentryv1connect"
 	"tailgate/transports"
@@ -34,6 +37,8 @@ type Backend struct {
 	Authorize func(key string, remote net.Addr) (name string, err error)
 	// DayEnded is called after the day has ended, when the state is at its smallest.
 	DayEnded func()
+	// Metrics are what the transports that count something count at present, by the transport's name.
+	Metrics func() map[string][]transports.Metric
 	// Version of the binary, JournalSync its journal's mode, Started when it started.
 	Version, JournalSync string
 	Started              time.Time
@@ -221,5 +226,27 @@ func (s *service) GetStatus(context.Context, *connect.Request[pb.GetStatusReques
 		m.LogSequence, m.OpenOrders = last, uint64(usage.OpenOrders)
 		m.IdsUsed, m.IdsCapacity = uint64(usage.OrderIDs), uint64(usage.MaxIDs)
 	})
+	return connect.NewResponse(m), nil
+}
+
+// maxMetrics bounds what one answer says of the transports.
+const maxMetrics = 1000
+
+// GetCounters implements AdminService.
+func (s *service) GetCounters(context.Context, *connect.Request[pb.GetCountersRequest]) (*connect.Response[pb.GetCountersResponse], error) {
+	m := &pb.GetCountersResponse{
+		StartedNs: uint64(s.backend.Started.UnixNano()), UptimeNs: uint64(time.Since(s.backend.Started)), Gomaxprocs: uint32(runtime.GOMAXPROCS(0)),
+		Process: telemetry.ReadProcess(),
+	}
+	all := s.backend.Metrics()
+	for _, transport := range slices.Sorted(maps.Keys(all)) {
+		for _, metric := range all[transport] {
+			if len(m.TransportMetrics) < maxMetrics {
+				m.TransportMetrics = append(m.TransportMetrics, &pb.TransportMetric{
+					Transport: transport, Name: metric.Name, Help: metric.Help, Counter: metric.Counter, Value: metric.Value,
+				})
+			}
+		}
+	}
 	return connect.NewResponse(m), nil
 }

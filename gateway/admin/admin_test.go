@@ -5,16 +5,19 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"go.uber.org/goleak"
 
 	"tailgate/gateway/admin"
 	"tailgate/gateway/orders"
 	"tailgate/gateway/sequencer"
 	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/proto/gen/orderentry/v1/orderentryv1connect"
 	"tailgate/transports"
 )
 
@@ -55,7 +58,7 @@ func startWith(t *testing.T, listen func(admin.Backend) (*admin.Server, error)) 
 		}
 	}
 	server, err := listen(admin.Backend{
-		Sequencer: s, DayEnded: func() {}, Version: "test", JournalSync: "os", Started: time.Now(),
+		Sequencer: s, DayEnded: func() {}, Metrics: metrics, Version: "test", JournalSync: "os", Started: time.Now(),
 		Authorize: func(key string, _ net.Addr) (string, error) {
 			if key != "secret" {
 				return "", transports.Refuse(pb.Reason_REASON_UNAUTHENTICATED, "nobody has this key")
@@ -76,6 +79,14 @@ func startWith(t *testing.T, listen func(admin.Backend) (*admin.Server, error)) 
 		goleak.VerifyNone(t)
 	})
 	return server
+}
+
+// metrics are those of a transport that counts.
+func metrics() map[string][]transports.Metric {
+	return map[string][]transports.Metric{
+		"tcp": {{Name: "credit_grants_total", Help: "Grants.", Counter: true, Value: 3}, {Name: "credit_pool_units", Help: "Pool.", Value: 7.5}},
+		"abc": {{Name: "first", Value: 1}},
+	}
 }
 
 // TestJSON is what an operator with curl meets: each row a request and what its answer says.
@@ -105,6 +116,8 @@ func TestJSON(t *testing.T) {
 		{"SetKillSwitch", `{"scope": {"firm": "north"}, "engaged": true}`, "Bearer secret", 200, `"canceled_count":0`},
 		{"GetExposure", `{"scope": {"firm": "north"}}`, "Bearer secret", 200, `"kill_switch":true`},
 		{"EndDay", `{}`, "Bearer secret", 200, `"epoch":2`},
+		{"GetCounters", `{}`, "Bearer other", 401, `REASON_UNAUTHENTICATED`},
+		{"GetCounters", `{}`, "Bearer secret", 200, `"transport_metrics":[{"transport":"abc","name":"first","help":"","counter":false,"value":1},{"transport":"tcp","name":"credit_grants_total","help":"Grants.","counter":true,"value":3},{"transport":"tcp"`},
 		{"GetStatus", strings.Repeat(" ", 65<<10), "Bearer secret", 429, `resource_exhausted`},
 	} {
 		request, err := http.NewRequest(http.MethodPost, address+"/orderentry.v1.AdminService/"+row.method, strings.NewReader(row.body))
@@ -127,8 +140,54 @@ func TestJSON(t *testing.T) {
 		// protojson puts spaces in or not, as it likes.
 		text := strings.ReplaceAll(string(body), `": `, `":`)
 		text = strings.ReplaceAll(text, `, "`, `,"`)
+		text = strings.ReplaceAll(text, `}, {`, `},{`)
 		if response.StatusCode != row.status || !strings.Contains(text, row.want) {
 			t.Errorf("%s %s: status %d, want %d with %s:\n%s", row.method, row.body[:min(80, len(row.body))], response.StatusCode, row.status, row.want, text)
 		}
+	}
+}
+
+// TestCounters: two readings differ by what the process has done between them, on one clock.
+func TestCounters(t *testing.T) {
+	address := start(t)
+	client := orderentryv1connect.NewAdminServiceClient(http.DefaultClient, address)
+	read := func() *pb.GetCountersResponse {
+		t.Helper()
+		request := connect.NewRequest(&pb.GetCountersRequest{})
+		request.Header().Set("Authorization", "Bearer secret")
+		response, err := client.GetCounters(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.Msg
+	}
+	first := read()
+	var keep [][]byte
+	for range 100 {
+		keep = append(keep, make([]byte, 64<<10))
+	}
+	runtime.GC()
+	last := read()
+	runtime.KeepAlive(keep)
+	a, b := first.GetProcess(), last.GetProcess()
+	if first.GetStartedNs() != last.GetStartedNs() || last.GetUptimeNs() <= first.GetUptimeNs() || int(last.GetGomaxprocs()) != runtime.GOMAXPROCS(0) {
+		t.Errorf("started %d and %d, up for %d and %d ns, %d threads", first.GetStartedNs(), last.GetStartedNs(), first.GetUptimeNs(), last.GetUptimeNs(), last.GetGomaxprocs())
+	}
+	if b.GetAllocatedBytes()-a.GetAllocatedBytes() < 100*64<<10 || b.GetGcCycles() == a.GetGcCycles() || b.GetGcPauseNs() <= a.GetGcPauseNs() || b.GetMutexWaitNs() < a.GetMutexWaitNs() {
+		t.Errorf("100 blocks of 64 KiB and a collection:\n%v\n%v", a, b)
+	}
+	count := func(c *pb.ProcessCounters) (n uint64) {
+		for _, bucket := range c.GetSchedulerLatency() {
+			if n += bucket.GetCount(); bucket.GetCount() == 0 || bucket.GetUntilNs() <= bucket.GetFromNs() {
+				t.Errorf("bucket %v", bucket)
+			}
+		}
+		return n
+	}
+	if count(b) < count(a) || count(b) == 0 {
+		t.Errorf("%d and then %d scheduler latencies", count(a), count(b))
+	}
+	if runtime.GOOS == "linux" && (b.UserCpuNs == nil || b.GetUserCpuNs()+b.GetSystemCpuNs() <= a.GetUserCpuNs()+a.GetSystemCpuNs() || b.GetPeakResidentBytes() < 1<<20) {
+		t.Errorf("what the kernel knows:\n%v\n%v", a, b)
 	}
 }

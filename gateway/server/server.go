@@ -72,6 +72,7 @@ type Server struct {
 	gateway   *entry.Gateway
 	wrap      Wrap // what the transports get in the gateway's place; nil = the gateway itself
 	snapshots *snapshots
+	mu        sync.Mutex // guards servers while they come
 	servers   map[string]transports.Server
 	admin     *admin.Server // nil where it is disabled
 	started   time.Time
@@ -232,7 +233,9 @@ func (s *Server) listen(ctx context.Context) error {
 		if err != nil {
 			return &ListenError{Transport: t.Name, Address: l.Address, Err: err}
 		}
+		s.mu.Lock()
 		s.servers[t.Name] = server
+		s.mu.Unlock()
 		s.logger.Info("listening", "transport", t.Name, "address", server.Addr().String(), "tls", tlsConfig != nil)
 	}
 	return nil
@@ -260,8 +263,21 @@ func (s *Server) listenAdmin(ctx context.Context, tlsConfig *tls.Config) error {
 func (s *Server) administration() admin.Backend {
 	return admin.Backend{
 		Sequencer: s.sequencer, Authorize: s.gateway.AuthorizeAdmin, DayEnded: s.snapshots.Now,
-		Version: Version(), JournalSync: s.config.Journal.Sync, Started: s.started,
+		Metrics: s.metrics, Version: Version(), JournalSync: s.config.Journal.Sync, Started: s.started,
 	}
+}
+
+// metrics asks the transports that count something. The admin listener is there before them.
+func (s *Server) metrics() map[string][]transports.Metric {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string][]transports.Metric{}
+	for name, server := range s.servers {
+		if metered, ok := server.(transports.Metered); ok {
+			all[name] = metered.Metrics()
+		}
+	}
+	return all
 }
 
 // ListenError says which transport could not listen.
