@@ -197,13 +197,19 @@ func (p *plan) layOut() error {
 	return nil
 }
 
-// echoes adds the bare echoes of a calibration: one for each size and number of clients, and for one client alone the one that spins.
+// echoes adds the bare echoes of a calibration: one for each size and number of clients, for one client alone the one that spins, and for
+// several those that take turns.
 func (p *plan) echoes(sizes []byteSize, clients []int) {
 	for _, size := range sizes {
 		for _, n := range clients {
 			p.cells = append(p.cells, cell{spec: all.Spec{Transport: floor.Transport()}, size: int(size), clients: n, floor: true, peer: report.PeerEcho})
 			if n == 1 && floor.CanSpin {
 				p.cells = append(p.cells, cell{spec: all.Spec{Transport: floor.Spinning()}, size: int(size), clients: n, floor: true, peer: report.PeerSpin})
+			}
+			if n > 1 && floor.CanSpin {
+				for _, engine := range []string{floor.EnginePark, floor.EngineSpin} {
+					p.cells = append(p.cells, cell{spec: all.Spec{Transport: floor.InTurn(), Engine: engine}, size: int(size), clients: n, floor: true, peer: report.PeerTurn})
+				}
 			}
 		}
 	}

@@ -156,7 +156,16 @@ func start(ctx context.Context, task Task, stderr io.Writer) (Ready, served, err
 		if task.Spin {
 			serve = floor.SpinServe
 		}
-		s.address, s.end = listener.Addr(), serve(listener).Close
+		s.address = listener.Addr()
+		if task.Engine == "" {
+			s.end = serve(listener).Close
+		} else {
+			turns, err := floor.ServeInTurn(listener, task.Engine == floor.EngineSpin)
+			if err != nil {
+				return Ready{}, served{}, fmt.Errorf("host: bare echo: %w", err)
+			}
+			s.end = turns.Close
+		}
 	} else {
 		logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		run := startGateway

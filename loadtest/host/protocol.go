@@ -14,7 +14,7 @@ type Task struct {
 	Keys              []string `json:"keys"`               // one account each; never logged
 	Folder            string   `json:"folder"`             // for the journal; the child removes it when it ends
 	Sync              string   `json:"sync"`               // journal mode: off, os or always
-	Engine            string   `json:"engine"`             // the server's I/O engine; empty = the transport's first
+	Engine            string   `json:"engine"`             // the server's I/O engine; empty = the transport's first. A bare echo with one takes turns
 	CongestionControl string   `json:"congestion_control"` // TCP_CONGESTION of accepted sockets; empty = the system's
 	MaxConnections    int      `json:"max_connections"`
 	Null              bool     `json:"null"` // the transport's server in front of a gateway that answers at once and knows nothing

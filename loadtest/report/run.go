@@ -81,7 +81,7 @@ type Cell struct {
 	Arrivals    string    `json:"arrivals,omitempty"` // "poisson" or "constant"
 	Steps       []Step    `json:"steps,omitempty"`
 	Schedule    *Schedule `json:"schedule,omitempty"` // what became of it; open loop
-	Peer        string    `json:"peer"`               // gateway; null: the transport's server and nothing behind it; echo, or echo-spin: no transport at all
+	Peer        string    `json:"peer"`               // gateway; null: the transport's server and nothing behind it; echo, echo-spin, echo-turn: no transport at all
 	Run         int       `json:"run"`
 	Order       int       `json:"order"` // which cell of the run it was, from 1
 	Gomaxprocs  struct {
@@ -166,6 +166,7 @@ const (
 	PeerNull    = "null"
 	PeerEcho    = "echo"
 	PeerSpin    = "echo-spin"
+	PeerTurn    = "echo-turn"
 )
 
 // Share is one size of a mix.
@@ -440,7 +441,7 @@ func (r *Run) Finish() {
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		for _, f := range r.Cells {
-			if floor := f.Response.Values["p50"]; f.IsFloor() && f.Peer != PeerSpin && f.Run == c.Run && f.Size == c.Size && f.Clients == c.Clients && floor > 0 && c.Response.Values["p50"] > 0 {
+			if floor := f.Response.Values["p50"]; f.isEcho() && f.Run == c.Run && f.Size == c.Size && f.Clients == c.Clients && floor > 0 && c.Response.Values["p50"] > 0 {
 				multiple := c.Response.Values["p50"] / floor
 				c.FloorMultiple = &multiple
 			}
@@ -450,6 +451,9 @@ func (r *Run) Finish() {
 
 // Orders tells whether the requests are orders, so that they have sizes, acknowledgements and ids.
 func (c *Cell) Orders() bool { return c.Operation == "" || c.Operation == "submit-order" }
+
+// isEcho tells the plain echo, of which others are multiples, from those that spin or take turns.
+func (c *Cell) isEcho() bool { return c.IsFloor() && c.Peer != PeerSpin && c.Peer != PeerTurn }
 
 // IsFloor tells a bare echo from a transport.
 func (c *Cell) IsFloor() bool { return c.Transport == floor.Name }

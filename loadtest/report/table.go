@@ -227,6 +227,8 @@ func (c *Cell) Name() string {
 		name += " (null)"
 	case PeerSpin:
 		name += " (spinning)"
+	case PeerTurn:
+		name += " (in turn)"
 	}
 	if c.InFlight > 0 {
 		name += fmt.Sprintf(" <=%d", c.InFlight)
@@ -456,7 +458,7 @@ func (t *table) objective(name string) string {
 
 func (t *table) floor() {
 	for _, f := range t.cells {
-		if !f.IsFloor() || f.Peer == PeerSpin || f.Validity == runner.Invalid {
+		if !f.isEcho() || f.Validity == runner.Invalid {
 			continue
 		}
 		var parts []string
