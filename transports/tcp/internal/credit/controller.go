@@ -1,6 +1,7 @@
 package credit
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -25,7 +26,7 @@ const (
 	keepBusy          = 4                     // dearest requests of late that the float holds at least
 
 	trialWindows = 8    // windows of growth, then as many of watching what it brings: 1.05^8 = 1.48 times the float
-	trialGain    = 0.1  // what the throughput has to gain, as a part of what the float did
+	trialGain    = 0.1  // what the throughput has to gain to make growth worth it, as a part of what the float gained
 	leastRest    = 16   // windows between a trial that failed and the next, doubled each time
 	mostRest     = 256  // and its bound: a few per cent of the time is spent on trials
 	rateWeight   = 0.25 // of the latest window in the average rate
@@ -35,8 +36,9 @@ const (
 //
 // A window of completions gives a throughput and some delays. The delay of a request is the time from its grant to its completion, less its service, and less the
 // least such time of late, which is the round trip: so it has in it the kernel and the run queue, of both ends. Only grants count that somebody waited for, or else
-// a client's own pause would be in it. While the delay is below the target and somebody waits for all of a window, a trial runs: the float grows window by
-// window, then stays, and goes back to where it was unless the throughput has followed.
+// a client's own pause would be in it. While the delay is below the target and somebody waits for all of a window, trials run: the float grows window by
+// window, then stays, and goes back to where it was unless the throughput has followed. The next trial, after a rest, is the other way round: the float shrinks, and
+// goes back if the throughput has followed. So chance moves it up no more than down.
 type controller struct {
 	float    uint32
 	minFloat uint32
@@ -66,6 +68,7 @@ type controller struct {
 	trial     rates  // at the grown float
 	windows   int    // of growth, 0 = no trial
 	from      uint32 // the float before
+	down      bool   // the trial, or the next one, is of less
 	rest      int    // windows until the next may begin
 	nextRest  int
 }
@@ -92,7 +95,7 @@ func (r *rates) variance() float64 {
 
 func (c *controller) init(config Config) {
 	c.minFloat, c.minWork, c.target = config.MinFloat, float64(config.MinWork), float64(config.Target)
-	c.float = min(max(config.Largest, config.MinFloat), config.Capacity)
+	c.float = min(config.MinFloat, config.Capacity)
 	c.changed, c.base, c.nextRest = never, [2]int64{unknown, unknown}, leastRest
 }
 
@@ -100,11 +103,14 @@ func (c *controller) init(config Config) {
 const unknown = -never
 
 // largest notes what a request costs.
-func (c *controller) largest(cost uint32) {
+func (c *controller) largest(cost, ceiling uint32) {
 	if c.requests++; c.requests == largestRequests {
 		c.large, c.requests = [2]uint32{0, c.large[0]}, 0
 	}
-	c.large[0] = max(c.large[0], cost)
+	if cost > c.large[0] {
+		c.large[0] = cost
+		c.float = max(c.float, min(keepBusy*cost, ceiling))
+	}
 }
 
 // sample takes the time from a grant, made at from, to its request's completion, without the service.
@@ -185,8 +191,8 @@ func (c *controller) quantile() {
 
 // shrink answers a delay past the target. What a trial has grown goes first.
 func (c *controller) shrink(now int64) {
-	if c.windows > 0 {
-		c.float = c.from
+	if c.windows > 0 && !c.down {
+		c.float, c.down, c.rest = c.from, true, leastRest
 	} else {
 		past := (float64(c.delay) - c.target) / c.target
 		c.float = uint32(float64(c.float) * max(1-shrinkage*past, leastShare))
@@ -207,7 +213,11 @@ func (c *controller) try(rate float64) {
 		fallthrough
 	case c.windows < trialWindows:
 		c.windows++
-		c.float += max(uint32(growth*float64(c.float)), 1)
+		if step := max(uint32(growth*float64(c.float)), 1); c.down {
+			c.float -= step
+		} else {
+			c.float += step
+		}
 	default:
 		if c.trial.add(rate); c.trial.n == trialWindows {
 			c.judge()
@@ -215,15 +225,20 @@ func (c *controller) try(rate float64) {
 	}
 }
 
-// judge ends a trial: the throughput has to have gained a part of what the float did, and more than chance explains.
+// judge ends a trial. Growth is kept where the throughput gained enough by it, the lack of growth where it lost too little, each time beyond what chance explains.
 func (c *controller) judge() {
-	before, now := c.reference.mean(), c.trial.mean()
-	grown := float64(c.float)/float64(c.from) - 1
-	gain := now - before
-	if gain >= trialGain*grown*before && gain*gain > c.reference.variance()+c.trial.variance() {
+	less, more, small, large := c.reference, c.trial, c.from, c.float
+	if c.down {
+		less, more, small, large = more, less, large, small
+	}
+	gain := more.mean() - less.mean()
+	enough := trialGain * (float64(large)/float64(small) - 1) * less.mean()
+	noise := math.Sqrt(less.variance() + more.variance())
+	if !c.down && gain > max(enough, noise) || c.down && gain < enough && gain < noise {
 		c.reference, c.nextRest = c.trial, leastRest
 	} else {
-		c.float, c.reference, c.rest = c.from, rates{}, c.nextRest
+		c.float, c.reference = c.from, rates{}
+		c.down, c.rest = !c.down, c.nextRest
 		c.nextRest = min(2*c.nextRest, mostRest)
 	}
 	c.windows, c.trial = 0, rates{}

@@ -10,7 +10,7 @@ import (
 type twin struct {
 	config              Config
 	maxFloors, maxSpare int64
-	float, lag          int64
+	float, lag, large   int64
 	shares              []*twinShare // also closed ones with something in service
 	queue               []*twinAccount
 	hoard               []*twinShare
@@ -30,14 +30,14 @@ type twinShare struct {
 	account *twinAccount
 	start   int64
 
-	granted, released, used, completed, answered int64
-	own, spare, reserve                          int64
-	urgent                                       int64
-	queued, next, standing                       int64
-	closed, held, broken                         bool
-	grantedAt                                    int64
-	riding, demanded, prompt                     bool
-	ask, target, askedAt                         int64
+	granted, released, used, completed int64
+	own, spare, reserve                int64
+	urgent                             int64
+	queued, next, standing             int64
+	closed, held, broken               bool
+	grantedAt                          int64
+	riding, demanded, prompt           bool
+	ask, target, askedAt               int64
 }
 
 func newTwin(config Config) *twin {
@@ -45,7 +45,7 @@ func newTwin(config Config) *twin {
 	t.maxFloors = min(int64(t.config.Capacity)/2, int64(t.config.Capacity)-int64(t.config.Largest))
 	t.maxSpare = t.maxFloors / 32
 	t.maxFloors -= t.maxSpare
-	t.float = int64(max(t.config.Largest, t.config.MinFloat))
+	t.float = int64(t.config.MinFloat)
 	return t
 }
 
@@ -85,7 +85,13 @@ func (t *twin) patience() int64 {
 }
 
 func (t *twin) served(s *twinShare) bool {
-	return !s.closed && !s.held && !s.broken && s.answered-(s.completed-s.start) <= t.float/2
+	if s.closed || s.held || s.broken {
+		return false
+	}
+	if s.used == s.completed && s.unspent() < s.first() {
+		return true // nothing will happen to it by itself
+	}
+	return s.lent() <= t.float/2
 }
 
 func (t *twin) open(account string, start uint32) *twinShare {
@@ -204,6 +210,10 @@ func (t *twin) frame(now int64, s *twinShare, released uint32, cost, queued, nex
 	}
 	if cost > 0 {
 		s.prompt = now-s.grantedAt <= t.patience()
+		if cost > t.large {
+			t.large = cost
+			t.float = max(t.float, min(keepBusy*cost, t.ceiling()))
+		}
 	}
 	t.refresh(s)
 	t.restore(s, s)
@@ -213,7 +223,6 @@ func (t *twin) frame(now int64, s *twinShare, released uint32, cost, queued, nex
 
 func (t *twin) answer(now int64, s *twinShare, cost int64) {
 	t.told = map[*twinShare]uint32{}
-	s.answered += cost
 	if need := max(cost, s.own) - s.unspent(); need > 0 && t.served(s) {
 		spare := t.sum(func(s *twinShare) int64 { return max(s.floor()-s.own, 0) })
 		more := s.more(need)

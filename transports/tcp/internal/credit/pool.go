@@ -209,7 +209,7 @@ func (p *Pool) Tick(now int64) (again bool) {
 	// What the server slept through, stopped or starved of its core, is no client's fault.
 	p.uptime += min(max(now-p.lastTick, 0), int64(p.config.Standing))
 	p.lastTick = now
-	p.controller.tick(now, p.waiting > 0, p.ceiling())
+	p.controller.tick(now, p.unmet > 0, p.ceiling())
 	p.serve(now, nil, &told)
 	p.reclaim(now, &told)
 	p.serve(now, nil, &told) // whoever lost its place by that may have been in others' way

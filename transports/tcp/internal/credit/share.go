@@ -28,8 +28,6 @@ type Share struct {
 	reserve   uint32 // counted among the pool's floors
 	released  uint32
 	used      uint32
-	answered  uint32 // cost of answers made, since the opening
-	done      uint32 // cost of those completed, likewise
 	completed uint32
 	urgent    uint32 // cost of urgent requests in service
 	closed    bool
@@ -119,7 +117,7 @@ func (s *Share) Request(now int64, released, cost, queued, next uint32) error {
 			s.sampling, s.sampleEnd, s.sampleFrom = true, s.used, s.grantedAt
 		}
 	}
-	p.controller.largest(cost)
+	p.controller.largest(cost, p.ceiling())
 	p.settle(s)
 	p.restore(s, s, &told)
 	p.serve(now, s, &told)
@@ -202,7 +200,6 @@ func (s *Share) Answer(now int64, cost uint32) (granted, standing uint32) {
 	p := s.pool
 	var told notices
 	p.mu.Lock()
-	s.answered += cost
 	if want := max(cost, s.own); s.served() && want > s.unspent() {
 		need := want - s.unspent()
 		switch {
@@ -234,7 +231,6 @@ func (s *Share) Completed(now int64, cost uint32, service time.Duration) {
 	var told notices
 	p.mu.Lock()
 	s.completed += cost
-	s.done += cost
 	if s.riding {
 		s.riding, s.grantedAt = false, now
 		if s.hoard.in() {
@@ -245,7 +241,7 @@ func (s *Share) Completed(now int64, cost uint32, service time.Duration) {
 		s.sampling = false
 		p.controller.sample(now, s.sampleFrom, now-s.sampleFrom-int64(service))
 	}
-	p.controller.completed(now, cost, p.waiting > 0, p.ceiling())
+	p.controller.completed(now, cost, p.unmet > 0, p.ceiling())
 	p.contract(s, cost)
 	p.settle(s)
 	p.restore(s, nil, &told)
@@ -286,9 +282,15 @@ func (s *Share) Close(now int64) {
 	told.deliver()
 }
 
-// served reports whether the share may be granted anything. One that has half of the float in answers which nobody takes has to wait for those.
+// served reports whether the share may be granted anything. One that has half of the float has to wait until it has less, so that whoever comes next finds some, even if
+// this client takes no answers. It may have one message more than that, so the float, which holds several, is never all in one hand.
 func (s *Share) served() bool {
-	return !s.closed && !s.held && s.broken == nil && int64(int32(s.answered-s.done)) <= int64(s.pool.controller.float/2)
+	if s.closed || s.held || s.broken != nil {
+		return false
+	}
+	// Something is about to happen to it: a completion, or a request.
+	moves := s.inService() > 0 || s.unspent() >= max(s.next, s.standing)
+	return !moves || s.lent <= s.pool.controller.float/2
 }
 
 // stands is the cost for which the share is in the queue.

@@ -128,6 +128,11 @@ func (p *Pool) serve(now int64, self *Share, told *notices) {
 		if more > 0 && p.turns.single() && a.shares.single() && s.next > 0 {
 			// Nobody else waits: as many turns as there would be, at once.
 			rest := min(over(s.queued, s.unspent()+need), p.controller.float-p.lent-more) / s.next
+			if lent, half := s.lent+more, p.controller.float/2; lent > half {
+				rest = 0
+			} else {
+				rest = min(rest, (half-lent)/s.next+1)
+			}
 			need += rest * s.next
 			turns += uint64(rest)
 		}
