@@ -277,8 +277,12 @@ func (r *Recorder) Result() (Result, error) {
 func (r *Recorder) sum() (*shard, *timeline, error) {
 	for i := range r.shards {
 		r.shards[i].mu.Lock()
-		defer r.shards[i].mu.Unlock()
 	}
+	defer func() {
+		for i := range r.shards {
+			r.shards[i].mu.Unlock()
+		}
+	}()
 	sum, timeline := newShard(), r.timeline.copy()
 	for i := range r.shards {
 		if err := sum.take(&r.shards[i]); err != nil {

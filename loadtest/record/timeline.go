@@ -196,9 +196,8 @@ func (w *window) add(to *timeline, due, response time.Duration, answered bool) e
 		b = &w.blocks[w.latest]
 	}
 	for b == nil {
-		at := due / w.width
-		begin := at * w.width
-		switch i := at % recent; {
+		begin := due - due%w.width
+		switch i := due / w.width % recent; {
 		case w.begins[i] == begin:
 			b, w.latest = &w.blocks[i], int(i)
 		case w.blocks[i].empty():
