@@ -20,9 +20,12 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"tailgate/loadtest/export"
+	"tailgate/loadtest/hardware"
+	"tailgate/loadtest/machine"
 	"tailgate/loadtest/record"
 	"tailgate/loadtest/report"
 	"tailgate/loadtest/runner"
+	"tailgate/loadtest/sockets"
 	"tailgate/loadtest/stats"
 )
 
@@ -58,7 +61,14 @@ func run(t *testing.T) report.Run {
 		verdict runner.Verdict
 	}{{2000, 0, runner.Valid}, {2000, 30, runner.Suspect}, {100, 0, runner.Invalid}} {
 		cell := report.Cell{Transport: "tcp", Spec: "tcp", Size: 64, Clients: i + 1, Run: 1, Mode: "open", OfferedRate: &rate, Arrivals: "constant", Started: time.Unix(1_800_000_000, 5e8)}
-		cell.Fill(runner.Outcome{Result: result(t, c.n, c.lost), Started: cell.Started, Seconds: 20, Throughput: 100}, runner.Validity{Verdict: c.verdict, Reasons: []string{`a "reason"; with | and, commas`}}, []stats.SLO{slo})
+		cell.Fill(runner.Outcome{
+			Result: result(t, c.n, c.lost), Started: cell.Started, Seconds: 20, Throughput: 100,
+			ClientUse: runner.Use{Counters: machine.Counters{
+				At: 20 * time.Second, UserCPU: 4 * time.Millisecond, MutexWait: 3 * time.Millisecond, GCCycles: 7, Hardware: hardware.Reading{NotAvailable: "none here"},
+				SchedulerLatency: machine.Histogram{{From: 0, Until: 64, Count: 90}, {From: 1024, Until: 2000, Count: 10}},
+			}},
+			ClientTCP: sockets.End{Connections: 1, Retransmits: 5, ReceiverLimited: time.Second, SegmentsSent: 4000}, ServerTCP: sockets.End{NotAvailable: "elsewhere"},
+		}, runner.Validity{Verdict: c.verdict, Reasons: []string{`a "reason"; with | and, commas`}}, []stats.SLO{slo})
 		r.Cells = append(r.Cells, cell)
 	}
 	return r
@@ -138,7 +148,7 @@ func TestMetrics(t *testing.T) {
 	if !strings.HasSuffix(text, "\n# EOF\n") {
 		t.Error("it has no end")
 	}
-	sample := regexp.MustCompile(`^([a-z_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)+)\} ([-+0-9.eInf]+)$`)
+	sample := regexp.MustCompile(`^([a-z][a-z0-9_]*)\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)+)\} ([-+0-9.eInf]+)$`)
 	family, seen := "", map[string]bool{}
 	values := map[string]float64{}
 	for line := range strings.Lines(strings.TrimSuffix(text, "# EOF\n")) {
@@ -178,12 +188,22 @@ func TestMetrics(t *testing.T) {
 		"tailgate_loadtest_response_seconds{" + labels(2) + `,quantile="0.99"}`: math.Inf(1),
 		"tailgate_loadtest_response_seconds_count{" + labels(1) + "}":           2000,
 		"tailgate_loadtest_response_seconds_sum{" + labels(1) + "}":             20.01,
+
+		"tailgate_loadtest_user_cpu_request_seconds{" + labels(1) + `,side="client"}`:      2e-6,
+		"tailgate_loadtest_mutex_wait_seconds{" + labels(1) + `,side="client"}`:            0.003,
+		"tailgate_loadtest_gc_cycles{" + labels(1) + `,side="client"}`:                     7,
+		"tailgate_loadtest_scheduler_latency_p99_seconds{" + labels(1) + `,side="client"}`: 2e-6,
+		"tailgate_loadtest_tcp_retransmits{" + labels(1) + `,side="client"}`:               5,
+		"tailgate_loadtest_tcp_receiver_limited_seconds{" + labels(2) + `,side="client"}`:  1,
 	} {
-		if got, ok := values[key]; !ok || got != want && math.Abs(got-want) > 1e-6 {
+		if got, ok := values[key]; !ok || got != want && math.Abs(got-want) > 1e-6*math.Abs(want) {
 			t.Errorf("%s is %v (%t), want %v", key, got, ok, want)
 		}
 	}
 	for key := range values {
+		if strings.Contains(key, "cycles_per_request") || strings.Contains(key, `side="server"`) {
+			t.Errorf("%s is shown, but nobody counted it", key)
+		}
 		if strings.Contains(key, "_seconds") && strings.Contains(key, `clients="3"`) || strings.Contains(key, `quantile="0.999"`) && strings.Contains(key, `clients="1"`) {
 			t.Errorf("%s is shown, but is INVALID or too few", key)
 		}
@@ -208,7 +228,8 @@ func TestCSV(t *testing.T) {
 		column, want string
 	}{
 		{1, "requests", "2000"}, {2, "timed_out", "30"}, {2, "response_us_p99", "inf"}, {1, "response_us_p99.9", ""}, {1, "offered_rate", "100"},
-		{3, "validity", "INVALID"}, {3, "response_us_p50", ""}, {3, "throughput", ""}, {3, "ok", "100"}, {1, "reasons", `a "reason"; with | and, commas`},
+		{3, "validity", "INVALID"}, {3, "response_us_p50", ""}, {3, "throughput", ""}, {3, "ok", "100"}, {1, "client_user_cpu_us_per_request", "2"}, {1, "client_tcp_retransmits", "5"}, {1, "client_scheduler_latency_us_p50", "0.064"}, {1, "client_cycles_per_request", ""},
+		{1, "server_user_cpu_us_per_request", ""}, {1, "server_tcp_retransmits", ""}, {3, "client_gc_cycles", ""}, {1, "reasons", `a "reason"; with | and, commas`},
 	} {
 		if got := rows[c.row][column[c.column]]; got != c.want {
 			t.Errorf("row %d, %s: %q, want %q", c.row, c.column, got, c.want)
@@ -230,7 +251,7 @@ func TestMarkdown(t *testing.T) {
 			t.Errorf("%q has not the columns of the heading", line)
 		}
 	}
-	for _, want := range []string{"| tcp | 64 B | 1 | 1 | 10 ms |", "| inf |", "| INVALID |", "- INVALID, tcp, 64 B x 3 at 100/s constant, run 1: a \"reason\""} {
+	for _, want := range []string{"| tcp | 64 B | 1 | 1 | 10 ms |", "| inf |", "| INVALID |", "\n| tcp | 64 B | 1 | 1 | client | 2 | 0 | 0 | 0 | 0 | 0 | 0 | 2 | 5 | 7 | 2 | 0 |\n| tcp | 64 B | 1 | 1 | server | - |", "- INVALID, tcp, 64 B x 3 at 100/s constant, run 1: a \"reason\""} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, out.String())
 		}

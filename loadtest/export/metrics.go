@@ -51,6 +51,7 @@ func Metrics(r report.Run) []byte {
 			m.latency(name, c, l.of(c))
 		}
 	}
+	m.sides(r)
 	m.out.WriteString("# EOF\n")
 	return []byte(m.out.String())
 }

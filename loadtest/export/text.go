@@ -29,6 +29,7 @@ func CSV(w io.Writer, r report.Run) error {
 			heading = append(heading, l+"_"+f)
 		}
 	}
+	heading = append(heading, sideColumns()...)
 	rows := [][]string{append(heading, "reasons")}
 	for i := range r.Cells {
 		c := &r.Cells[i]
@@ -50,6 +51,7 @@ func CSV(w io.Writer, r report.Run) error {
 				row = append(row, figure(l, f, valid))
 			}
 		}
+		row = append(row, sideValues(c, valid)...)
 		rows = append(rows, append(row, strings.Join(c.Reasons, "; ")))
 	}
 	if err := out.WriteAll(rows); err != nil {
@@ -91,7 +93,7 @@ func figure(l report.Latency, name string, valid bool) string {
 	}
 }
 
-// Markdown writes one table with a row for every run of every cell, and the reasons below it.
+// Markdown writes one table with a row for every run of every cell, one with a row for each side of those that are results, and the reasons below them.
 func Markdown(w io.Writer, r report.Run) error {
 	var out strings.Builder
 	out.WriteString("| transport | size | clients | run | p50 | p99 | p99.9 | P99/P50 | answers/s | " + strings.Join(r.Method.SLO, ", ") + " | measured |\n")
@@ -106,14 +108,12 @@ func Markdown(w io.Writer, r report.Run) error {
 			row := c.Row()
 			cells = append(cells, row.P50, row.P99, row.P999, row.Amplification, row.Throughput, row.SLO, string(c.Validity))
 		}
-		for j := range cells {
-			cells[j] = strings.ReplaceAll(cells[j], "|", `\|`)
-		}
-		out.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+		out.WriteString(markdownRow(cells))
 		if c.Validity != runner.Valid {
 			reasons = append(reasons, fmt.Sprintf("- %s, %s, run %d: %s", c.Validity, c.Key(), c.Run, strings.Join(c.Reasons, "; ")))
 		}
 	}
+	sidesTable(&out, r)
 	if len(reasons) > 0 {
 		out.WriteString("\n" + strings.Join(reasons, "\n") + "\n")
 	}
@@ -121,4 +121,60 @@ func Markdown(w io.Writer, r report.Run) error {
 		return fmt.Errorf("export: Markdown: %w", err)
 	}
 	return nil
+}
+
+// sidesTable writes what both sides used.
+func sidesTable(out *strings.Builder, r report.Run) {
+	columns := []struct{ heading, column string }{
+		{"user CPU µs", "user_cpu_us_per_request"}, {"system CPU µs", "system_cpu_us_per_request"},
+		{"switches, voluntary", "voluntary_switches_per_request"}, {"involuntary", "involuntary_switches_per_request"},
+		{"minor faults", "minor_faults_per_request"}, {"bytes", "allocated_bytes_per_request"}, {"objects", "allocated_objects_per_request"},
+		{"TCP segments", "tcp_segments_per_request"}, {"sent again, in all", "tcp_retransmits"}, {"collections, in all", "gc_cycles"},
+		{"scheduler p99 µs", "scheduler_latency_us_p99"}, {"peak MiB", "peak_rss_bytes"},
+	}
+	var rows strings.Builder
+	for c := range counted(r) {
+		for _, side := range c.Sides() {
+			cells := []string{c.Name(), c.SizeName(), strconv.Itoa(c.Clients), strconv.Itoa(c.Run), side.Name}
+			for _, column := range columns {
+				cells = append(cells, sideText(side, column.column))
+			}
+			rows.WriteString(markdownRow(cells))
+		}
+	}
+	if rows.Len() == 0 {
+		return
+	}
+	out.WriteString("\nWhat each side used, for each request unless said otherwise:\n\n| transport | size | clients | run | side |")
+	for _, column := range columns {
+		out.WriteString(" " + column.heading + " |")
+	}
+	out.WriteString("\n|---|---|---:|---:|---|" + strings.Repeat("---:|", len(columns)) + "\n" + rows.String())
+}
+
+// sideText is a figure to three digits, "-" where it is not known.
+func sideText(side report.Side, column string) string {
+	for _, f := range sideFigures {
+		if f.column != column {
+			continue
+		}
+		v, ok := f.of(side)
+		switch {
+		case !ok:
+			return "-"
+		case column == "peak_rss_bytes":
+			return strconv.FormatFloat(v/(1<<20), 'f', 0, 64)
+		default:
+			return report.Figure(v)
+		}
+	}
+	panic("export: no side has the figure " + column)
+}
+
+// markdownRow is one line of a table.
+func markdownRow(cells []string) string {
+	for i := range cells {
+		cells[i] = strings.ReplaceAll(cells[i], "|", `\|`)
+	}
+	return "| " + strings.Join(cells, " | ") + " |\n"
 }

@@ -127,6 +127,7 @@ type Cell struct {
 	Validity    runner.Verdict `json:"validity"`
 	Reasons     []string       `json:"reasons"`
 	Client      *Use           `json:"client"`
+	TCP         *TCP           `json:"tcp"` // null where nothing was measured
 	ServerUse   *Use           `json:"server"`
 	ServerLog   string         `json:"server_log,omitempty"` // last warnings of the hosted gateway, where requests were lost
 }
@@ -303,60 +304,6 @@ func (l *Latency) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Use is what one side used in the measured interval, in all and for each request.
-type Use struct {
-	Seconds             float64 `json:"seconds"` // between the two readings
-	CPUShare            float64 `json:"cpu_share"`
-	UserCPUSeconds      float64 `json:"user_cpu_seconds"`
-	SystemCPUSeconds    float64 `json:"system_cpu_seconds"`
-	VoluntarySwitches   int64   `json:"voluntary_switches"`
-	InvoluntarySwitches int64   `json:"involuntary_switches"`
-	MinorFaults         int64   `json:"minor_faults"`
-	MajorFaults         int64   `json:"major_faults"`
-	PeakRSSBytes        int64   `json:"peak_rss_bytes"`
-	AllocatedBytes      uint64  `json:"allocated_bytes"`
-	AllocatedObjects    uint64  `json:"allocated_objects"`
-	GCCycles            int64   `json:"gc_cycles"`
-	GCPauseUS           float64 `json:"gc_pause_us"`
-	CoresBusy           float64 `json:"cores_busy"`  // share of its cores' time, whoever ran there; -1 where unknown
-	CoresSteal          float64 `json:"cores_steal"` // share taken by the hypervisor; -1 where unknown
-
-	PerRequest PerRequest `json:"per_request"`
-}
-
-// PerRequest is what a request cost one side on average.
-type PerRequest struct {
-	UserCPUUS           float64 `json:"user_cpu_us"`
-	SystemCPUUS         float64 `json:"system_cpu_us"`
-	VoluntarySwitches   float64 `json:"voluntary_switches"`
-	InvoluntarySwitches float64 `json:"involuntary_switches"`
-	MinorFaults         float64 `json:"minor_faults"`
-	AllocatedBytes      float64 `json:"allocated_bytes"`
-	AllocatedObjects    float64 `json:"allocated_objects"`
-}
-
-// newUse converts a side's use; rate is the offered requests a second.
-func newUse(u runner.Use, rate float64) *Use {
-	out := &Use{
-		Seconds: u.At.Seconds(), CPUShare: u.Share, UserCPUSeconds: u.UserCPU.Seconds(), SystemCPUSeconds: u.SystemCPU.Seconds(),
-		VoluntarySwitches: u.VoluntarySwitches, InvoluntarySwitches: u.InvoluntarySwitches, MinorFaults: u.MinorFaults, MajorFaults: u.MajorFaults,
-		PeakRSSBytes: u.PeakRSS, AllocatedBytes: u.AllocatedBytes, AllocatedObjects: u.AllocatedObjects,
-		GCCycles: u.GCCycles, GCPauseUS: microseconds(u.GCPause), CoresBusy: -1, CoresSteal: -1,
-	}
-	if total := u.Cores.Total(); u.CoresKnown && total > 0 {
-		out.CoresBusy, out.CoresSteal = float64(u.Cores.Busy)/float64(total), float64(u.Cores.Steal)/float64(total)
-	}
-	// The readings lie a little beside the interval's edges, so the requests between them are taken from the rate.
-	if n := rate * u.At.Seconds(); n > 0 {
-		out.PerRequest = PerRequest{
-			UserCPUUS: microseconds(u.UserCPU) / n, SystemCPUUS: microseconds(u.SystemCPU) / n,
-			VoluntarySwitches: float64(u.VoluntarySwitches) / n, InvoluntarySwitches: float64(u.InvoluntarySwitches) / n,
-			MinorFaults: float64(u.MinorFaults) / n, AllocatedBytes: float64(u.AllocatedBytes) / n, AllocatedObjects: float64(u.AllocatedObjects) / n,
-		}
-	}
-	return out
-}
-
 // Fill writes an outcome into the cell: everything but what describes the cell itself.
 func (c *Cell) Fill(out runner.Outcome, validity runner.Validity, slos []stats.SLO) {
 	c.Warmup = out.Warmup.Seconds()
@@ -411,6 +358,8 @@ func (c *Cell) Fill(out runner.Outcome, validity runner.Validity, slos []stats.S
 		rate = float64(c.Requests) / out.Seconds
 	}
 	c.Client = newUse(out.ClientUse, rate)
+	requests := rate * out.ClientUse.At.Seconds()
+	c.TCP = &TCP{Client: newTCPEnd(out.ClientTCP, requests), Server: newTCPEnd(out.ServerTCP, requests)}
 	if out.ServerUse != nil {
 		c.ServerUse = newUse(*out.ServerUse, rate)
 	}

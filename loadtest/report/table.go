@@ -32,6 +32,7 @@ func Table(w io.Writer, r Run) error {
 	t.terms()
 	t.groups()
 	t.spread()
+	t.why()
 	t.flow()
 	t.lost()
 	t.validity()
