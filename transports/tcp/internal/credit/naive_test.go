@@ -32,7 +32,6 @@ type twinShare struct {
 
 	granted, released, used, completed int64
 	own, spare, reserve                int64
-	urgent                             int64
 	queued, next, standing             int64
 	closed, held, broken               bool
 	grantedAt                          int64
