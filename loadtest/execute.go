@@ -153,6 +153,11 @@ func (p *plan) prepare(ctx context.Context, stderr io.Writer) (status int, ok bo
 		if unreachable != nil && ctx.Err() == nil {
 			fmt.Fprintln(stderr, "loadtest:", unreachable)
 		}
+		if unreachable == nil {
+			if err := p.checkAdmin(ctx); err != nil && ctx.Err() == nil {
+				fmt.Fprintf(stderr, "loadtest: --admin: %v; going on without them\n", err)
+			}
+		}
 	}
 	if err := report.Probe(p.options.Out); err != nil {
 		fmt.Fprintf(stderr, "loadtest: --out: %v; nothing was measured, name a folder that can be written\n", err)
@@ -191,6 +196,9 @@ func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress fu
 	warnings := func() string { return "" }
 	if p.options.Target != "" {
 		cell.Dial.Address = p.options.Target
+		if p.admin != nil {
+			cell.ServerCounters, cell.ServerMetrics = p.admin.Counters, p.admin.Metrics
+		}
 	} else {
 		child, err := p.host(ctx, c)
 		if err != nil {
@@ -216,8 +224,11 @@ func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress fu
 		return out, err
 	}
 	rc.Fill(out, runner.Judge(cell, out), p.slos)
+	if p.admin != nil {
+		rc.Gomaxprocs.Server = p.admin.Gomaxprocs()
+	}
 	if out.ServerUnknown != nil {
-		if rc.Validity == runner.Valid {
+		if rc.Validity == runner.Valid && p.options.Target == "" { // of a gateway that is not ours they are an extra
 			rc.Validity = runner.Suspect
 		}
 		rc.Reasons = append(rc.Reasons, out.ServerUnknown.Error())
@@ -275,7 +286,7 @@ func (p *plan) newRun(args []string) report.Run {
 	r := report.Run{
 		Schema: report.Schema, Started: time.Now(), Command: redact(args), Planned: len(p.cells), Environment: machine.ReadEnvironment(),
 		Method: report.Method{
-			Loop: "closed", Seed: o.Seed, WarmupSeconds: o.Warmup.Seconds(), TimeoutSeconds: o.Timeout.Seconds(), Target: o.Target,
+			Loop: "closed", Seed: o.Seed, WarmupSeconds: o.Warmup.Seconds(), TimeoutSeconds: o.Timeout.Seconds(), Target: o.Target, Admin: o.Admin,
 			Accounts: max(len(o.Key), 1), Pinned: p.cores.Pinned, ServerCores: append([]int{}, p.cores.Server...), ClientCores: append([]int{}, p.cores.Clients...), PinningNote: p.cores.Note,
 			Congestion: o.Congestion, CancelShare: o.CancelShare, ReplaceShare: o.ReplShare, Repeat: o.Repeat, MinBeyond: stats.MinBeyond,
 		},
@@ -296,16 +307,17 @@ func (p *plan) newRun(args []string) report.Run {
 	return r
 }
 
-// redact leaves out the values of --key.
+// redact leaves out the values of keys.
 func redact(args []string) []string {
-	out := make([]string, len(args))
+	out := slices.Clone(args)
 	for i, arg := range args {
-		out[i] = arg
-		switch {
-		case strings.HasPrefix(arg, "--key="):
-			out[i] = "--key=***"
-		case i > 0 && args[i-1] == "--key":
-			out[i] = "***"
+		for _, flag := range []string{"--key", "--admin-key"} {
+			switch {
+			case strings.HasPrefix(arg, flag+"="):
+				out[i] = flag + "=***"
+			case i > 0 && args[i-1] == flag:
+				out[i] = "***"
+			}
 		}
 	}
 	return out

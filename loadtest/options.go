@@ -62,6 +62,8 @@ type options struct {
 	TLS         bool     `group:"Where" name:"tls" help:"Speak TLS to --target."`
 	TLSCA       string   `group:"Where" name:"tls-ca" placeholder:"FILE" help:"PEM file of the authority that signed its certificate. (the system's)"`
 	TLSInsecure bool     `group:"Where" name:"tls-insecure" help:"Take any certificate."`
+	Admin       string   `group:"Where" placeholder:"HOST:PORT" help:"Admin listener of --target: the gateway's counters (CPU, memory, scheduler, its transport's own) then stand beside the clients'. (not read)"`
+	AdminKey    string   `group:"Where" name:"admin-key" placeholder:"KEY" env:"TAILGATE_ADMIN_KEY" help:"Administrator's key for --admin."`
 	Congestion  string   `group:"Where" placeholder:"NAME" help:"TCP congestion control on both sides, e.g. cubic. (the system's)"`
 	Sync        string   `group:"Where" default:"os" placeholder:"MODE" enum:"off,os,always" help:"When the hosted gateway acknowledges: off, os (outlives the process), always (outlives a power cut). (${default})"`
 	ServerCores int      `group:"Where" default:"1" placeholder:"N" help:"Cores of the hosted gateway; the clients have the others. (${default})"`
@@ -332,6 +334,8 @@ func (o *options) check() error {
 		{o.Target != "" && o.given["accounts"], "--accounts: not with --target; the accounts there are those whose keys are given by --key"},
 		{o.Target != "" && o.given["server-cores"], "--server-cores: not with --target; the cores of the gateway that runs there are not ours to choose"},
 		{o.Target == "" && o.given["key"], "--key: needs --target; a hosted gateway gets keys of its own"},
+		{o.Target == "" && o.Admin != "", "--admin: needs --target; a hosted gateway's counters are read anyway"},
+		{o.Admin == "" && o.given["admin-key"], "--admin-key: needs --admin"},
 		{o.Target == "" && o.TLS, "--tls: needs --target"},
 		{!o.TLS && (o.TLSCA != "" || o.TLSInsecure), "--tls-ca, --tls-insecure: need --tls"},
 		{o.TLSCA != "" && o.TLSInsecure, "--tls-ca and --tls-insecure exclude each other"},

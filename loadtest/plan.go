@@ -69,6 +69,7 @@ type plan struct {
 	tls       *tls.Config
 	cores     machine.Plan
 	keys      []string
+	admin     *adminReader     // of the target's counters; nil = they are not read
 	pace      *pacer.Config    // of an open loop; nil in a closed one
 	mix       []workload.Share // of sizes; none = every cell has its size
 }
@@ -96,6 +97,9 @@ func (o *options) plan() (*plan, error) {
 		return nil, err
 	}
 	if err := p.target(); err != nil {
+		return nil, err
+	}
+	if err := p.prepareAdmin(); err != nil {
 		return nil, err
 	}
 	if o.Target == "" {

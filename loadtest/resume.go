@@ -66,7 +66,7 @@ func (p *plan) resume(result *report.Run, measured []*report.Cell) error {
 
 // indifferent are the flags that do not decide on what a cell measures. The keys are redacted in the results; how many there are is compared. Runs may be
 // added, which lets two builds take turns.
-var indifferent = []string{"help", "out", "format", "json", "resume", "budget", "key", "repeat"}
+var indifferent = []string{"help", "out", "format", "json", "resume", "budget", "key", "admin", "admin-key", "repeat"}
 
 // differ names the flags whose values are not the same in two command lines, however they are written, with both values.
 func differ(before, now []string) ([]string, error) {

@@ -46,6 +46,7 @@ type Method struct {
 	TimeoutSeconds float64  `json:"timeout_seconds"`  // of one request
 	MaxWaitSeconds float64  `json:"max_wait_seconds"` // open loop: how late a request may be sent
 	Target         string   `json:"target"`           // address of the gateway; empty where it was hosted, fresh for every cell
+	Admin          string   `json:"admin"`            // its admin listener, whose counters were read; empty where none was named
 	Accounts       int      `json:"accounts"`         // that the connections are spread over
 	Journal        string   `json:"journal"`          // mode of the hosted gateway's journal
 	Pinned         bool     `json:"pinned"`

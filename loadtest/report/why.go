@@ -118,7 +118,7 @@ func (t *table) why() {
 
 // missing says why there are gaps.
 func (t *table) missing(c *Cell, sides []Side) {
-	if c.ServerUse == nil && t.run.Method.Target != "" {
+	if c.ServerUse == nil && t.run.Method.Target != "" && t.run.Method.Admin == "" {
 		t.line("  The server's counters are those of a running gateway: --admin HOST:PORT reads them on its admin listener.")
 	}
 	if c.Validity == runner.Valid { // otherwise they are told below

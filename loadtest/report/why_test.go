@@ -76,6 +76,11 @@ func TestWhy(t *testing.T) {
 				out.ServerTCP = sockets.End{NotAvailable: "the server's end is on another machine, or in another network namespace"}
 				out.ClientUse.Hardware = hardware.Reading{NotAvailable: "none"}
 			}, runner.Validity{Verdict: runner.Valid, Reasons: []string{"the gateway's counters at gw:9090: nobody answers there"}})
+			r.Method.Target, r.Method.Admin, r.Method.Pinned, r.Method.ServerCores = "gw:7001", "gw:9090", true, nil
+			return r
+		}(),
+		"why-not": func() report.Run {
+			r := explained(t, func(out *runner.Outcome) { out.ServerUse = nil }, valid)
 			r.Method.Target, r.Method.Pinned, r.Method.ServerCores = "gw:7001", true, nil
 			return r
 		}(),
