@@ -54,6 +54,7 @@ type Journal struct {
 type Listener struct {
 	Address  string `yaml:"address"`  // host:port, port 0 = a free one; "" = the default
 	Disabled bool   `yaml:"disabled"` // true = this transport is not served
+	Engine   string `yaml:"engine"`   // the I/O engine, one of those that the transport has; "" = its first
 }
 
 // Connections bound what peers can cost, for each listener.

@@ -12,7 +12,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,6 +118,9 @@ func Check(c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
+	if err := checkEngines(c); err != nil {
+		return err
+	}
 	for _, t := range all.All() {
 		if l, ok := c.Listeners[t.Name]; ok && !l.Disabled {
 			_, err := loadTLS(c.TLS)
@@ -123,6 +128,24 @@ func Check(c Config) error {
 		}
 	}
 	return errors.New("no transport is enabled, so nobody could reach the gateway")
+}
+
+// checkEngines holds the engines that were chosen against those that the transports have on this system.
+func checkEngines(c Config) error {
+	if engine := c.Admin.Engine; engine != "" {
+		return fmt.Errorf("admin.engine %q: the admin listener has no choice of engines", engine)
+	}
+	for _, t := range all.All() {
+		engine := c.Listeners[t.Name].Engine
+		switch {
+		case engine == "" || slices.Contains(t.Engines, engine):
+		case len(t.Engines) == 0:
+			return fmt.Errorf("listeners.%s.engine %q: %s has no choice of engines", t.Name, engine, t.Name)
+		default:
+			return fmt.Errorf("listeners.%s.engine %q: there is %s", t.Name, engine, strings.Join(t.Engines, ", "))
+		}
+	}
+	return nil
 }
 
 // Open validates the configuration, opens the journal and replays it: a gateway without listeners, reached through Gateway. A
@@ -223,7 +246,7 @@ func (s *Server) listen(ctx context.Context) error {
 			continue
 		}
 		server, err := t.Listen(ctx, gateway, transports.ListenConfig{
-			Address: l.Address, TLS: tlsConfig, CongestionControl: n.CongestionControl, Logger: s.logger.With("transport", t.Name),
+			Address: l.Address, TLS: tlsConfig, Engine: l.Engine, CongestionControl: n.CongestionControl, Logger: s.logger.With("transport", t.Name),
 			Limits: transports.Limits{
 				MaxConnections: n.Max, MaxRequestBytes: n.MaxRequestBytes, MaxStreams: n.MaxStreams,
 				HandshakeTimeout: time.Duration(n.Handshake), RequestTimeout: time.Duration(n.Request),

@@ -44,7 +44,7 @@ func startGateway(ctx context.Context, task Task, logger *slog.Logger) (served, 
 	if _, known := config.Listeners[task.Transport]; !known {
 		return served{}, fmt.Errorf("host: the gateway has no transport %q", task.Transport)
 	}
-	config.Listeners[task.Transport] = server.Listener{Address: "127.0.0.1:0"}
+	config.Listeners[task.Transport] = server.Listener{Address: "127.0.0.1:0", Engine: task.Engine}
 	for name, listener := range config.Listeners {
 		listener.Disabled = name != task.Transport
 		config.Listeners[name] = listener
