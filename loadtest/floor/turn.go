@@ -2,7 +2,6 @@ package floor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"tailgate/transports"
@@ -40,6 +39,3 @@ func InTurn() transports.Transport {
 	}
 	return t
 }
-
-// errInTurn is what other systems say.
-var errInTurn = errors.New("floor: taking turns needs epoll, which this system does not have")

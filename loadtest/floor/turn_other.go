@@ -4,10 +4,13 @@ package floor
 
 import (
 	"context"
+	"errors"
 	"net"
 
 	"tailgate/transports"
 )
+
+var errInTurn = errors.New("floor: taking turns needs epoll, which this system does not have")
 
 type turns struct {
 	window int

@@ -42,7 +42,7 @@ func TestTurns(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer client.Close()
+				t.Cleanup(func() { client.Close() })
 				s := source(t, []int{31, 64, 4092, 4093, 64 << 10, 1 << 20}[i%6])
 				async, ok := client.(transports.AsyncClient)
 				if !ok {

@@ -83,7 +83,7 @@ func (c *client) drive(free time.Duration) {
 		}
 		c.source.Next(&c.call)
 		called := r.now()
-		c.ctx = r.deadlines.at(called)
+		c.renew(called)
 		*f = flight{stamps: stamps{intended: free, lag: called - free, sent: called}, measured: measured}
 		if r.places != nil && !r.places.take(c) {
 			return // whoever frees a place goes on
@@ -96,6 +96,9 @@ func (c *client) drive(free time.Duration) {
 		}
 	}
 }
+
+// renew gives the request that begins now its time.
+func (c *client) renew(now time.Duration) { c.ctx = c.run.deadlines.at(now) }
 
 // transmit gives the request to the connection. It reports whether it has ended already, and then the caller goes on with it.
 func (c *client) transmit() (ended bool) {

@@ -24,7 +24,7 @@ func (o *open) walkAsync(g *generator) {
 			g.sleeper.Sleep(breath)
 		}
 		s, measured := c.dueNow(due, g.blocked)
-		c.ctx = r.deadlines.at(s.sent)
+		c.renew(s.sent)
 		c.flight = flight{stamps: s, measured: measured}
 		o.pending.Add(1)
 		if c.transmit() {

@@ -1,0 +1,659 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tailgate/loadtest/floor"
+	"tailgate/loadtest/machine"
+	"tailgate/loadtest/report"
+	"tailgate/loadtest/runner"
+	"tailgate/loadtest/stats"
+	"tailgate/transports/all"
+)
+
+// What asks for the table of raw TCP, and what it is asked:
+//
+//	LOADTEST_TCP_TABLE=. go test ./loadtest -run TestTCPTable -v -timeout 120m
+const (
+	tableEnv         = "LOADTEST_TCP_TABLE"          // regular expression of the rows, by "group/measure, engine"; "." = all
+	tableRoundsEnv   = "LOADTEST_TCP_TABLE_ROUNDS"   // rounds, in each of which every cell of a group is measured once; none = tableRounds, in the matrix matrixRounds
+	tableDurationEnv = "LOADTEST_TCP_TABLE_DURATION" // of a cell; none = tableDuration
+)
+
+const (
+	tableRounds   = 10
+	matrixRounds  = 5 // of 100 cells each
+	tableDuration = 2 * time.Second
+	tableSeed     = 1
+	// tableDepth is how many requests the pipelined connection has in flight.
+	tableDepth = 256
+	// tableSLO is the objective of the open loops, and how long a request may wait in them.
+	tableSLO = 10 * time.Millisecond
+	// Of the step: its rates as shares of the capacity, when it begins, how long it and the cell last, so that the recorder's 128 blocks are 20 ms wide.
+	stepBase, stepTop                  = 0.7, 1.4
+	stepAt, stepLength, stepCellLength = 500 * time.Millisecond, time.Second, 2560 * time.Millisecond
+	// calm is how many blocks in a row have to be as before the step.
+	calm = 3
+	// noAllocation is what counts as none for each request: the runtime's own work and the gateway's housekeeping allocate too.
+	noAllocation = 0.05
+)
+
+// tableGroup is cells that are measured side by side, in rounds, and the rows that come of them.
+type tableGroup struct {
+	name   string
+	rounds int
+	cells  []tableCell
+	rows   []tableRow
+}
+
+// tableCell is one of them.
+type tableCell struct {
+	name   string
+	args   []string                                 // of the load tester
+	floor  string                                   // report.PeerEcho, PeerSpin or PeerTurn instead of what the arguments say
+	engine string                                   // of PeerTurn
+	rate   func(round tableRound) []string          // further arguments, from the cells of the round that come before; nil = none, and the order is drawn
+	also   func(c *tableResult, out runner.Outcome) // reads what the report does not have
+}
+
+// tableResult is one measurement.
+type tableResult struct {
+	report.Cell
+	back time.Duration // after a step; -1 = not within the cell
+}
+
+// tableRound is the measurements of one round by the names of their cells.
+type tableRound map[string]*tableResult
+
+// tableRow is a figure of every round, held against what it must be.
+type tableRow struct {
+	measure, engine, against string
+	value                    func(tableRound) (float64, bool)
+	must                     func(rounds []tableRound) (text string, limit float64)
+	mustBe, aim              float64 // where must is nil
+	atMost                   bool    // otherwise at least
+	digits                   int
+}
+
+func (r *tableRow) name(group string) string { return group + "/" + r.measure + ", " + r.engine }
+
+// TestTCPTable measures raw TCP against what it is compared with, cell beside cell in the same run, and holds each row against what it must show. The figure
+// of a row is the median of its rounds, with the least and the greatest. Cells whose measurement is INVALID are left out and counted.
+func TestTCPTable(t *testing.T) {
+	want := os.Getenv(tableEnv)
+	if testing.Short() || want == "" {
+		t.Skip("measures for an hour: set " + tableEnv + " to a regular expression of its rows, \".\" for all")
+	}
+	rows, err := regexp.Compile(want)
+	if err != nil {
+		t.Fatalf("%s: %v", tableEnv, err)
+	}
+	b := &tableBench{duration: tableDuration}
+	if text := os.Getenv(tableDurationEnv); text != "" {
+		if b.duration, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("%s: %v", tableDurationEnv, err)
+		}
+	}
+	if text := os.Getenv(tableRoundsEnv); text != "" {
+		if b.rounds, err = strconv.Atoi(text); err != nil || b.rounds < 1 {
+			t.Fatalf("%s %q: 1 and more are allowed", tableRoundsEnv, text)
+		}
+	}
+	b.cores = bench(t, "--transport", "tcp").cores
+	e := machine.ReadEnvironment()
+	out := []string{
+		fmt.Sprintf("%s, %d cores, kernel %s, %s, %s; server on core %v, clients on core %v; journal os; cells of %v.", e.CPU, e.OnlineCores, e.Kernel, e.GoVersion, e.CongestionControl, b.cores.Server, b.cores.Clients, b.duration),
+		"", "| measure | engine | against | median (least..greatest) | rounds | must | aim | |", "|---|---|---|---|---|---|---|---|",
+	}
+	met := 0
+	for _, g := range tableGroups() {
+		g.rows = slices.DeleteFunc(g.rows, func(r tableRow) bool { return !rows.MatchString(r.name(g.name)) })
+		if len(g.rows) == 0 {
+			continue
+		}
+		rounds := b.measure(t, g)
+		for _, row := range g.rows {
+			line, ok := row.line(rounds)
+			met++
+			if !ok {
+				t.Errorf("%s: %s", row.name(g.name), line)
+			}
+			out = append(out, line)
+		}
+	}
+	if met == 0 {
+		t.Errorf("no row is called as %s=%q asks", tableEnv, want)
+	}
+	fmt.Fprintf(t.Output(), "\n%s\n", strings.Join(append(out, b.troubles...), "\n"))
+}
+
+type tableBench struct {
+	duration time.Duration
+	rounds   int // 0 = the group's own
+	cores    machine.Plan
+	troubles []string
+}
+
+// plan reads the cell's command line, for the cores that are known already.
+func (b *tableBench) plan(t *testing.T, c tableCell, more []string) *plan {
+	t.Helper()
+	args := slices.Concat(c.args, []string{"--duration", b.duration.String(), "--slo", "p99<" + tableSLO.String()}, more)
+	o, _ := parse(args, io.Discard, t.Output())
+	if o == nil {
+		t.Fatalf("%q is no command line", args)
+	}
+	p, err := o.plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cores = b.cores
+	p.cells = p.cells[:1]
+	at := &p.cells[0]
+	switch c.floor {
+	case report.PeerEcho:
+		at.spec = all.Spec{Transport: floor.Transport()}
+	case report.PeerSpin:
+		at.spec = all.Spec{Transport: floor.Spinning()}
+	case report.PeerTurn:
+		at.spec = all.Spec{Transport: floor.InTurn(), Engine: c.engine}
+	}
+	if c.floor != "" {
+		at.peer, at.floor = c.floor, true
+	}
+	return p
+}
+
+// measure runs the group's cells, round by round, in an order drawn for each, but for those that need others before them.
+func (b *tableBench) measure(t *testing.T, g tableGroup) []tableRound {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(tableSeed, uint64(len(g.cells))))
+	n := g.rounds
+	if b.rounds > 0 {
+		n = b.rounds
+	}
+	var rounds []tableRound
+	for i := range n {
+		cells := slices.Clone(g.cells)
+		rng.Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
+		slices.SortStableFunc(cells, func(a, c tableCell) int {
+			switch {
+			case a.rate == nil && c.rate != nil:
+				return -1
+			case a.rate != nil && c.rate == nil:
+				return 1
+			}
+			return 0
+		})
+		round := tableRound{}
+		for _, c := range cells {
+			var more []string
+			if c.rate != nil {
+				if more = c.rate(round); more == nil {
+					continue // what it depends on is missing
+				}
+			}
+			if r := b.cell(t, g, c, i, more); r != nil {
+				round[c.name] = r
+			}
+		}
+		rounds = append(rounds, round)
+	}
+	return rounds
+}
+
+func (b *tableBench) cell(t *testing.T, g tableGroup, c tableCell, round int, more []string) *tableResult {
+	t.Helper()
+	p := b.plan(t, c, more)
+	rc := p.reportCell(p.cells[0], round+1)
+	out, err := p.measure(t.Context(), p.cells[0], &rc, nil)
+	r := &tableResult{Cell: rc}
+	switch {
+	case err != nil:
+		b.troubles = append(b.troubles, fmt.Sprintf("%s, %s, round %d: %v", g.name, c.name, round+1, err))
+		return nil
+	case rc.Validity == runner.Invalid:
+		b.troubles = append(b.troubles, fmt.Sprintf("%s, %s, round %d: INVALID: %s", g.name, c.name, round+1, strings.Join(rc.Reasons, "; ")))
+		return nil
+	}
+	if c.also != nil {
+		c.also(r, out)
+	}
+	t.Logf("%s, %s, round %d: p50 %.0f µs, p99 %.0f µs, %.0f/s, %s %s", g.name, c.name, round+1, rc.Response.Values["p50"], rc.Response.Values["p99"], rc.Throughput, rc.Validity, strings.Join(rc.Reasons, "; "))
+	return r
+}
+
+// line is the row in markdown. It is not ok where it missed what it must be, or has no round.
+func (r *tableRow) line(rounds []tableRound) (text string, ok bool) {
+	var values []float64
+	for _, round := range rounds {
+		if v, ok := r.value(round); ok {
+			values = append(values, v)
+		}
+	}
+	limit, bound := r.mustBe, r.bound(r.mustBe)
+	if r.must != nil {
+		bound, limit = r.must(rounds)
+	}
+	number := func(v float64) string { return strconv.FormatFloat(v, 'f', r.digits, 64) }
+	figure, verdict := "-", "NOT MEASURED"
+	if len(values) > 0 {
+		middle := median(values)
+		figure = fmt.Sprintf("%s (%s..%s)", number(middle), number(slices.Min(values)), number(slices.Max(values)))
+		switch {
+		case r.holds(middle, r.aim) && r.holds(middle, limit):
+			verdict, ok = "PASS, and the aim", true
+		case r.holds(middle, limit):
+			verdict, ok = "PASS", true
+		default:
+			verdict = "MISSED"
+		}
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s | %d of %d | %s | %s | %s |", r.measure, r.engine, r.against, figure, len(values), len(rounds), bound, r.bound(r.aim), verdict), ok
+}
+
+func (r *tableRow) holds(v, limit float64) bool {
+	if r.atMost {
+		return v <= limit
+	}
+	return v >= limit
+}
+
+func (r *tableRow) bound(limit float64) string {
+	text := strconv.FormatFloat(limit, 'f', -1, 64)
+	if r.atMost {
+		return "at most " + text
+	}
+	return "at least " + text
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// The figures of a measurement.
+
+type tableFigure func(*tableResult) (float64, bool)
+
+func percentile(name string) tableFigure {
+	return func(r *tableResult) (float64, bool) {
+		v, ok := r.Response.Values[name]
+		return v, ok
+	}
+}
+
+func amplification(r *tableResult) (float64, bool) {
+	if r.Amplification == nil {
+		return 0, false
+	}
+	return *r.Amplification, true
+}
+
+func throughput(r *tableResult) (float64, bool) { return r.Throughput, r.Throughput > 0 }
+
+func serverObjects(r *tableResult) (float64, bool) {
+	if r.ServerUse == nil {
+		return 0, false
+	}
+	return r.ServerUse.PerRequest.AllocatedObjects, true
+}
+
+// of is a figure of one cell.
+func of(cell string, figure tableFigure) func(tableRound) (float64, bool) {
+	return func(round tableRound) (float64, bool) {
+		r := round[cell]
+		if r == nil {
+			return 0, false
+		}
+		return figure(r)
+	}
+}
+
+// ratio is a figure of one cell by the same of another, in the same round.
+func ratio(a, b string, figure tableFigure) func(tableRound) (float64, bool) {
+	return quotient(of(a, figure), of(b, figure))
+}
+
+func quotient(a, b func(tableRound) (float64, bool)) func(tableRound) (float64, bool) {
+	return func(round tableRound) (float64, bool) {
+		x, ok := a(round)
+		y, ok2 := b(round)
+		return x / y, ok && ok2 && y > 0
+	}
+}
+
+// best is the greatest of several.
+func best(figures ...func(tableRound) (float64, bool)) func(tableRound) (float64, bool) {
+	return func(round tableRound) (most float64, ok bool) {
+		for _, f := range figures {
+			if v, has := f(round); has {
+				most, ok = max(most, v), true
+			}
+		}
+		return most, ok
+	}
+}
+
+// tableGroups is the table.
+func tableGroups() []tableGroup {
+	return slices.Concat(
+		[]tableGroup{tailGroup(), smallGroup(), loneGroup(), pipelinedGroup(), overloadGroup(), mixGroup()},
+		matrixGroups(),
+	)
+}
+
+func tcpCell(name, spec string, args ...string) tableCell {
+	return tableCell{name: name, args: append([]string{"--transport", spec}, args...)}
+}
+
+// bothFlows are the default and what everybody has, on both engines.
+func bothFlows(args ...string) []tableCell {
+	return []tableCell{
+		tcpCell("credit net", "tcp", args...), tcpCell("none net", "tcp:none", args...),
+		tcpCell("credit spin", "tcp:spin", args...), tcpCell("none spin", "tcp:none,spin", args...),
+	}
+}
+
+func tailGroup() tableGroup {
+	load := []string{"--size", "64KB", "--clients", "500"}
+	g := tableGroup{name: "tail", rounds: tableRounds, cells: append(bothFlows(load...),
+		tcpCell("grpc", "grpc", load...),
+		tableCell{name: "floor net", args: append([]string{"--transport", "tcp"}, load...), floor: report.PeerTurn, engine: floor.EnginePark},
+		tableCell{name: "floor spin", args: append([]string{"--transport", "tcp"}, load...), floor: report.PeerTurn, engine: floor.EngineSpin},
+	)}
+	for _, engine := range []string{"net", "spin"} {
+		credit, none, echo := "credit "+engine, "none "+engine, "floor "+engine
+		atLeast, aim := 1.0, 1.2
+		if engine == "net" {
+			atLeast, aim = 0.9, 1.0
+		}
+		g.rows = append(g.rows,
+			tableRow{
+				measure: "P99/P50, 500 clients x 64 KiB", engine: engine, against: "1.5, or 1.1x the echo in turn", value: of(credit, amplification), aim: 1.2, atMost: true, digits: 2,
+				must: func(rounds []tableRound) (text string, limit float64) {
+					var floors []float64
+					for _, round := range rounds {
+						if v, ok := of(echo, amplification)(round); ok {
+							floors = append(floors, v)
+						}
+					}
+					if limit = 1.5; len(floors) > 0 {
+						limit = max(limit, 1.1*median(floors))
+						return fmt.Sprintf("at most %.2f (the echo's %.2f)", limit, median(floors)), limit
+					}
+					return "at most 1.5 (no echo)", limit
+				},
+			},
+			tableRow{measure: "P99 there", engine: engine, against: "gRPC, one connection", value: ratio(credit, "grpc", percentile("p99")), mustBe: 0.25, aim: 0.08, atMost: true, digits: 3},
+			tableRow{measure: "P99 there, by `none`'s", engine: engine, against: "`none`, same engine", value: ratio(credit, none, percentile("p99")), mustBe: 0.85, aim: 0.6, atMost: true, digits: 2},
+			tableRow{measure: "answers/s there", engine: engine, against: "`none`, same engine", value: ratio(credit, none, throughput), mustBe: atLeast, aim: aim, digits: 2},
+			tableRow{measure: "objects allocated on the server for a request, 64 KiB", engine: engine, against: "none", value: of(credit, serverObjects), mustBe: noAllocation, aim: noAllocation, atMost: true, digits: 3},
+		)
+	}
+	return g
+}
+
+func smallGroup() tableGroup {
+	g := tableGroup{name: "small", rounds: tableRounds, cells: bothFlows("--size", "64", "--clients", "500")}
+	for _, engine := range []string{"net", "spin"} {
+		g.rows = append(g.rows,
+			tableRow{measure: "answers/s, 500 clients x 64 B", engine: engine, against: "`none`, same engine", value: ratio("credit "+engine, "none "+engine, throughput), mustBe: 0.95, aim: 1, digits: 2},
+			tableRow{measure: "objects allocated on the server for a request, 64 B", engine: engine, against: "none", value: of("credit "+engine, serverObjects), mustBe: noAllocation, aim: noAllocation, atMost: true, digits: 3},
+		)
+	}
+	return g
+}
+
+func loneGroup() tableGroup {
+	load := []string{"--size", "64", "--clients", "1"}
+	echo := append([]string{"--transport", "tcp"}, load...)
+	return tableGroup{
+		name: "lone", rounds: tableRounds,
+		cells: []tableCell{
+			tcpCell("net", "tcp", load...), tcpCell("spin", "tcp:spin", load...), tcpCell("grpc", "grpc", load...),
+			{name: "echo", args: echo, floor: report.PeerEcho}, {name: "spinning echo", args: echo, floor: report.PeerSpin},
+		},
+		rows: []tableRow{
+			{measure: "one client, 64 B, p50", engine: "net", against: "a bare framed echo on package net", value: ratio("net", "echo", percentile("p50")), mustBe: 1.15, aim: 1.05, atMost: true, digits: 2},
+			{measure: "one client, 64 B, p50", engine: "spin", against: "a bare spinning echo", value: ratio("spin", "spinning echo", percentile("p50")), mustBe: 1.5, aim: 1.2, atMost: true, digits: 2},
+			{measure: "one client, 64 B, p50, by gRPC's", engine: "spin", against: "gRPC", value: ratio("spin", "grpc", percentile("p50")), mustBe: 0.15, aim: 0.08, atMost: true, digits: 3},
+		},
+	}
+}
+
+// pipelinedGroup has one connection with so many requests in flight: on gRPC unary calls that share it, as its client library sends them.
+func pipelinedGroup() tableGroup {
+	load := []string{"--size", "64", "--clients", strconv.Itoa(tableDepth), "--connections", "1", "--accounts", "1"}
+	fastest := best(of("net", throughput), of("spin", throughput))
+	return tableGroup{
+		name: "pipelined", rounds: tableRounds,
+		cells: []tableCell{tcpCell("net", "tcp", load...), tcpCell("spin", "tcp:spin", load...), tcpCell("grpc", "grpc", load...)},
+		rows: []tableRow{
+			{measure: fmt.Sprintf("orders/s on one connection, %d in flight, 64 B, one server core", tableDepth), engine: "best", against: "gRPC unary, as many in flight on one connection", value: quotient(fastest, of("grpc", throughput)), mustBe: 5, aim: 10, digits: 1},
+			{measure: "the same, orders/s", engine: "best", against: "itself", value: fastest, mustBe: 0, aim: 1_000_000},
+		},
+	}
+}
+
+// overloadGroup takes the closed loop's throughput for the capacity, in every round anew.
+func overloadGroup() tableGroup {
+	load := []string{"--size", "64KB", "--clients", "500"}
+	g := tableGroup{name: "overload", rounds: tableRounds}
+	capacity := func(engine string, round tableRound) (float64, bool) {
+		return of("capacity "+engine, throughput)(round)
+	}
+	var good, admitted, back []func(tableRound) (float64, bool)
+	for _, e := range []struct{ name, spec string }{{"net", "tcp"}, {"spin", "tcp:spin"}} {
+		open := append([]string{"--transport", e.spec, "--max-wait", tableSLO.String(), "--connections", "500"}, "--size", "64KB")
+		g.cells = append(g.cells,
+			tcpCell("capacity "+e.name, e.spec, load...),
+			tableCell{name: "twice " + e.name, args: open, rate: func(round tableRound) []string {
+				c, ok := capacity(e.name, round)
+				if !ok {
+					return nil
+				}
+				return []string{"--rate", fmt.Sprintf("%.0f", 2*c)}
+			}},
+			tableCell{name: "step " + e.name, args: open, also: readStep, rate: func(round tableRound) []string {
+				c, ok := capacity(e.name, round)
+				if !ok {
+					return nil
+				}
+				return []string{
+					"--duration", stepCellLength.String(), "--rate", fmt.Sprintf("%.0f", stepBase*c),
+					"--step", fmt.Sprintf("%v:%.0f", stepAt, stepTop*c), "--step", fmt.Sprintf("%v:%.0f", stepAt+stepLength, stepBase*c),
+				}
+			}},
+		)
+		inTime := of("twice "+e.name, func(r *tableResult) (float64, bool) { return float64(r.Good) / r.Seconds, r.Seconds > 0 })
+		good = append(good, quotient(inTime, of("capacity "+e.name, throughput)))
+		admitted = append(admitted, of("twice "+e.name, func(r *tableResult) (float64, bool) {
+			v, ok := r.Admitted.Values["p99"]
+			return v / 1e3, ok
+		}))
+		back = append(back, of("step "+e.name, func(r *tableResult) (float64, bool) {
+			if r.back < 0 {
+				return math.Inf(1), true
+			}
+			return float64(r.back) / 1e6, true
+		}))
+	}
+	for i, engine := range []string{"net", "spin"} {
+		g.rows = append(g.rows,
+			tableRow{measure: "open loop at twice the capacity, 64 KiB: answered within 10 ms, by capacity", engine: engine, against: "the closed loop's answers/s", value: good[i], mustBe: 0.9, aim: 0.95, digits: 2},
+			tableRow{measure: "admitted p99 there, ms", engine: engine, against: "the SLO of 10 ms", value: admitted[i], mustBe: 10, aim: 5, atMost: true, digits: 1},
+			tableRow{measure: "back to normal after a second at 1.4x the capacity, from 0.7x, ms", engine: engine, against: "p99 of 20 ms before it", value: back[i], mustBe: 200, aim: 50, atMost: true},
+		)
+	}
+	return g
+}
+
+// readStep finds when, after the end of the step, the p99 of the recorder's blocks is back: from where on calm of them in a row are not above the greatest before
+// the step. Blocks of the first tenth of a second are part of neither.
+func readStep(c *tableResult, out runner.Outcome) {
+	c.back = -1
+	width := out.Series.Width
+	if width <= 0 {
+		return
+	}
+	before, streak := time.Duration(0), 0
+	for i, block := range out.Series.Blocks {
+		begins, ends := time.Duration(i)*width, time.Duration(i+1)*width
+		p99 := blockP99(block)
+		switch {
+		case ends <= stepAt && begins >= stepAt/5:
+			before = max(before, p99)
+		case begins >= stepAt+stepLength:
+			if streak++; p99 > before {
+				streak = 0
+			}
+			if streak == calm {
+				c.back = max(begins-time.Duration(calm-1)*width-stepAt-stepLength, 0)
+				return
+			}
+		}
+	}
+}
+
+// blockP99 is the nearest-rank p99 of a block; what was lost is later than anything.
+func blockP99(b stats.Block) time.Duration {
+	total := b.Lost
+	for _, bucket := range b.Buckets {
+		total += bucket.Count
+	}
+	rank := int64(math.Ceil(0.99 * float64(total)))
+	for _, bucket := range b.Buckets {
+		if rank -= bucket.Count; rank <= 0 {
+			return bucket.Value
+		}
+	}
+	if total == 0 {
+		return 0
+	}
+	return math.MaxInt64
+}
+
+func mixGroup() tableGroup {
+	load := []string{"--client-mix", "64:50,64KB:50", "--clients", "500"}
+	g := tableGroup{name: "mix", rounds: tableRounds, cells: []tableCell{tcpCell("net", "tcp", load...), tcpCell("spin", "tcp:spin", load...)}}
+	for _, engine := range []string{"net", "spin"} {
+		for class, size := range []string{"64 B", "64 KiB"} {
+			g.rows = append(g.rows, tableRow{
+				measure: "Jain's index of the " + size + " clients, 250 of 500", engine: engine, against: "1 = all alike", mustBe: 0.95, aim: 0.99, digits: 4,
+				value: of(engine, func(r *tableResult) (float64, bool) {
+					if class >= len(r.Fairness) {
+						return 0, false
+					}
+					return r.Fairness[class].Jain, true
+				}),
+			})
+		}
+	}
+	return g
+}
+
+// matrixGroups hold P99/P50 in each cell of the published matrix against `none`'s: by the least of the rounds, so that a cell counts as worse when it was so
+// in every one.
+func matrixGroups() []tableGroup {
+	var groups []tableGroup
+	for _, engine := range []string{"net", "spin"} {
+		for _, size := range matrixSizes {
+			for _, n := range matrixCounts {
+				load := []string{"--size", strconv.Itoa(int(size)), "--clients", strconv.Itoa(n)}
+				credit, none := "tcp", "tcp:none"
+				if engine == "spin" {
+					credit, none = "tcp:spin", "tcp:none,spin"
+				}
+				aim := 1.0
+				if n < 50 {
+					aim = math.Inf(1)
+				}
+				amplified := ratio("credit", "none", amplification)
+				groups = append(groups, tableGroup{
+					name: "matrix", rounds: matrixRounds, cells: []tableCell{tcpCell("credit", credit, load...), tcpCell("none", none, load...)},
+					rows: []tableRow{{
+						measure: fmt.Sprintf("P99/P50, %s x %d", report.SizeText(int(size)), n), engine: engine, against: "`none`, same engine", value: amplified, aim: aim, atMost: true, digits: 2,
+						must: func(rounds []tableRound) (text string, limit float64) {
+							for _, round := range rounds {
+								if v, ok := amplified(round); ok && v <= 1 {
+									return "not above 1 in every round", math.Inf(1)
+								}
+							}
+							return "not above 1 in every round", 1
+						},
+					}},
+				})
+			}
+		}
+	}
+	return groups
+}
+
+// TestTableRows: a row's line says what the rounds come to, and a row without a round, or that missed its bound, is not ok.
+func TestTableRows(t *testing.T) {
+	cell := func(p99 float64) *tableResult {
+		r := &tableResult{}
+		r.Response.Values = map[string]float64{"p99": p99}
+		return r
+	}
+	rounds := []tableRound{{"a": cell(10), "b": cell(100)}, {"a": cell(30), "b": cell(100)}, {"a": cell(20), "b": cell(100)}, {"a": cell(20)}}
+	row := tableRow{measure: "P99", engine: "net", against: "b", value: ratio("a", "b", percentile("p99")), mustBe: 0.25, aim: 0.1, atMost: true, digits: 2}
+	if line, ok := row.line(rounds); !ok || line != "| P99 | net | b | 0.20 (0.10..0.30) | 3 of 4 | at most 0.25 | at most 0.1 | PASS |" {
+		t.Errorf("%t: %s", ok, line)
+	}
+	row.aim = 0.2
+	if line, ok := row.line(rounds); !ok || !strings.HasSuffix(line, "| PASS, and the aim |") {
+		t.Errorf("%t: %s", ok, line)
+	}
+	row.mustBe = 0.19
+	if line, ok := row.line(rounds); ok || !strings.HasSuffix(line, "| MISSED |") {
+		t.Errorf("%t: %s", ok, line)
+	}
+	if line, ok := row.line(rounds[3:]); ok || !strings.HasSuffix(line, "| NOT MEASURED |") {
+		t.Errorf("%t: %s", ok, line)
+	}
+	row.atMost = false
+	if line, ok := row.line(rounds); !ok || !strings.Contains(line, "at least 0.19") {
+		t.Errorf("%t: %s", ok, line)
+	}
+}
+
+// TestTableStep: the time back to normal counts from the end of the step to the first of so many calm blocks.
+func TestTableStep(t *testing.T) {
+	const width = 20 * time.Millisecond
+	for _, c := range []struct {
+		name  string
+		noisy func(at time.Duration) bool // blocks that are slow, beside those of the step
+		want  time.Duration
+	}{
+		{"at once", func(time.Duration) bool { return false }, 0},
+		{"after 60 ms", func(at time.Duration) bool { return at < 60*time.Millisecond }, 60 * time.Millisecond},
+		{"with a relapse", func(at time.Duration) bool { return at < 20*time.Millisecond || at == 60*time.Millisecond }, 80 * time.Millisecond},
+		{"never", func(time.Duration) bool { return true }, -1},
+	} {
+		var out runner.Outcome
+		out.Series.Width = width
+		for at := time.Duration(0); at < stepCellLength; at += width {
+			b := stats.Block{Buckets: []stats.Bucket{{Value: time.Millisecond, Count: 99}, {Value: 2 * time.Millisecond, Count: 1}}}
+			if after := at - stepAt - stepLength; at >= stepAt && after < 0 || after >= 0 && c.noisy(after) {
+				b.Lost = 10
+			}
+			out.Series.Blocks = append(out.Series.Blocks, b)
+		}
+		var r tableResult
+		if readStep(&r, out); r.back != c.want {
+			t.Errorf("%s: %v, want %v", c.name, r.back, c.want)
+		}
+	}
+}
