@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -24,8 +23,6 @@ var clientEngines = []string{engineNet, transports.EngineSpin, "park"}
 const (
 	// sleepAfter is how long the engine spin polls without an answer before it waits in the kernel: a client that is open and unused must not burn a core for ever.
 	sleepAfter = time.Second
-	// callerSpins is how long a caller of Do looks for its answer itself, on the engine spin, before it leaves that to the loop.
-	callerSpins = 200 * time.Microsecond
 	// roundAfter is how often a loop looks for peers that take nothing.
 	roundAfter = 100 * time.Millisecond
 )
@@ -40,9 +37,8 @@ type poller struct {
 	name   string
 	poll   int // descriptors: epoll, and the event that ends a wait in it
 	wake   int
-	asleep atomic.Bool  // it waits in the kernel, or is about to
-	busy   atomic.Bool  // something is poked or left
-	spins  atomic.Int32 // callers of Do that poll for themselves
+	asleep atomic.Bool // it waits in the kernel, or is about to
+	busy   atomic.Bool // something is poked or left
 
 	mu    sync.Mutex
 	byFD  map[int32]*client
@@ -270,16 +266,7 @@ func (l *poller) sort(ready []*client, events []unix.EpollEvent) []*client {
 
 // part gives the descriptor of c back, which has left.
 func (l *poller) part(c *client) {
-	c.mu.Lock()
-	reading := c.reading
-	c.mu.Unlock()
 	l.mu.Lock()
-	if reading { // a caller is about to see that there is nothing more to read
-		l.left = append(l.left, c)
-		l.busy.Store(true)
-		l.mu.Unlock()
-		return
-	}
 	delete(l.byFD, int32(c.raw.fd))
 	l.mu.Unlock()
 	c.box.WaitWritten()
@@ -307,24 +294,11 @@ func (l *poller) overdue() {
 	}
 }
 
-// readable reads once and handles what has come, on the loop. It returns true where there may be more.
-func (c *client) readable() bool {
-	c.mu.Lock()
-	if c.reading || c.broken { // a caller of Do who reads makes the loop look again when it stops
-		c.mu.Unlock()
-		return false
+// readable reads once without waiting and handles what has come, on the loop, which always has the reader's role. It returns true where there may be more.
+func (c *client) readable() (more bool) {
+	if c.raw.gone {
+		return false // it has left in this round: the descriptor may be a stranger's
 	}
-	c.reading = true
-	c.mu.Unlock()
-	more := c.readRaw(nil)
-	c.reading = false
-	c.unlock()
-	return more
-}
-
-// readRaw reads once without waiting, and handles what has come. It returns true where there may be more. The caller has the reader's role; the lock is held
-// when it returns.
-func (c *client) readRaw(self *exchange) (more bool) {
 	if c.in == nil {
 		c.in = clientBuffers.Get(c.borrow)
 	}
@@ -333,8 +307,8 @@ func (c *client) readRaw(self *exchange) (more bool) {
 	c.mu.Lock()
 	switch {
 	case n > 0:
-		c.took(n, self)
-		more = (n == len(room) || self == nil && c.isEnding) && !c.broken // the end is no further event
+		c.took(n, nil)
+		more = (n == len(room) || c.isEnding) && !c.broken // the end is no further event
 	case !again && !c.broken:
 		if err == nil {
 			err = io.EOF
@@ -345,29 +319,8 @@ func (c *client) readRaw(self *exchange) (more bool) {
 		clientBuffers.Put(c.in)
 		c.in, c.r, c.w = nil, 0, 0
 	}
+	c.unlock()
 	return more
-}
-
-// spin looks for the answer of e itself for a while. It returns false where it may not. Called with the lock, returns with it.
-func (c *client) spin(ctx context.Context, e *exchange) bool {
-	l := c.engine
-	if l.name != transports.EngineSpin || c.reading || c.broken || !l.spins.CompareAndSwap(0, 1) {
-		return false
-	}
-	c.reading = true
-	until := transports.Now() + int64(callerSpins)
-	for {
-		c.mu.Unlock()
-		runtime.Gosched()
-		c.readRaw(e)
-		if e.state == done || c.broken || ctx.Err() != nil || transports.Now() > until {
-			break
-		}
-	}
-	c.reading = false
-	l.spins.Store(0)
-	l.poke(c)
-	return true
 }
 
 // ownSocket is a socket outside the runtime's poller, as far as a box needs one: its calls never wait.

@@ -3,7 +3,6 @@
 package tcp
 
 import (
-	"context"
 	"errors"
 	"syscall"
 )
@@ -17,8 +16,6 @@ type poller struct{}
 type ownSocket struct{}
 
 func (c *client) leaveRuntime(string) (syscall.RawConn, error) { return nil, errors.ErrUnsupported }
-
-func (c *client) spin(context.Context, *exchange) bool { return false }
 
 func (l *poller) join(*client) error { return nil }
 

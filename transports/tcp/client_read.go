@@ -27,7 +27,7 @@ func (c *client) wait(ctx context.Context, e *exchange) (err error) {
 			c.read(ctx, e)
 			c.mu.Lock()
 			c.reading = false
-		} else if c.engine == nil || !c.spin(ctx, e) {
+		} else {
 			c.join(e)
 			c.mu.Unlock()
 			select {
