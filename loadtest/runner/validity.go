@@ -51,6 +51,8 @@ const (
 	// it, and so long by the response times that came before that it is no gap between two answers.
 	invalidSilence  = 0.1
 	silentResponses = 10
+	// So many requests without an answer, one after the other, are no chance.
+	leastLeftAlone = 100
 	// A collector pause in the tester delays every answer that arrives meanwhile, so a share of 1 % of the time can decide a p99.
 	suspectGC = 0.01
 	// /proc/stat counts in ticks of 10 ms (USER_HZ = 100), so below this a share cannot be told to a hundredth.
@@ -177,11 +179,21 @@ func (j *judge) end(out Outcome) {
 	case out.Counts.Offered() == 0:
 	case out.Counts.Answered() == 0 && out.Silence >= interval:
 		j.say(&j.invalid, "no answer came in the whole interval of %.2g s", out.Seconds)
-	case out.Silence > limit:
+	case out.Silence > limit, out.Silence > time.Duration(invalidSilence*float64(interval)) && leftAlone(out):
 		j.say(&j.invalid, "no answer came in the last %.2g s of %.2g s", out.Silence.Seconds(), out.Seconds)
 	case out.Deserted && out.Scheduled == 0: // workers of an open loop may have been idle since they were last needed
 		j.say(&j.invalid, "every client's last request ended without an answer")
 	}
+}
+
+// leftAlone says whether what an open loop sent since the last answer has got none. Slow answers before make a long silence usual, but not that.
+func leftAlone(out Outcome) bool {
+	if out.Scheduled == 0 || out.Seconds == 0 {
+		return false
+	}
+	due := float64(out.Scheduled) * out.Silence.Seconds() / out.Seconds
+	lost := out.Counts[record.TimedOut] + out.Counts[record.Errors] + out.Counts[record.Unsent]
+	return due >= leastLeftAlone && float64(lost) >= due/2 // rates may have changed by steps
 }
 
 func (j *judge) connections(out Outcome) {

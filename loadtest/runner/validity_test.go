@@ -82,6 +82,13 @@ func TestJudge(t *testing.T) {
 		{name: "no answer at all", change: func(_ *runner.Cell, o *runner.Outcome) {
 			o.Counts, o.Silence = record.Counts{record.TimedOut: 2000}, 10*time.Second
 		}, want: runner.Invalid, reason: "no answer came in the whole interval of 10 s"},
+		{name: "an open loop that nobody answers any more, slow as the answers were", requests: -1970, times: record.Times{Response: 600 * time.Millisecond}, change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Open, o.Scheduled, o.Silence = &runner.OpenLoop{}, 2000, 5*time.Second
+			o.Counts[record.TimedOut] = 1000
+		}, want: runner.Invalid, reason: "no answer came in the last 5 s of 10 s"},
+		{name: "an open loop whose last answers come late", requests: -1970, times: record.Times{Response: 600 * time.Millisecond}, change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Open, o.Scheduled, o.Silence = &runner.OpenLoop{}, 30, 5*time.Second
+		}, want: runner.Valid, not: "no answer"},
 		{name: "silent at the end, as it is between answers", requests: -1970, times: record.Times{Response: 600 * time.Millisecond}, change: func(_ *runner.Cell, o *runner.Outcome) { o.Silence = 5 * time.Second }, want: runner.Suspect, not: "no answer"},
 		{name: "deserted", change: func(_ *runner.Cell, o *runner.Outcome) { o.Deserted = true }, want: runner.Invalid, reason: "every client's last request ended without an answer"},
 		{name: "not pinned", change: func(c *runner.Cell, _ *runner.Outcome) { c.Plan.Pinned = false }, want: runner.Suspect, reason: "not pinned"},
