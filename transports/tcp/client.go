@@ -157,7 +157,7 @@ func (c *client) TryDo(ctx context.Context, call *transports.Call) error {
 }
 
 func (c *client) checked(ctx context.Context, call *transports.Call, try bool) error {
-	err := error(nil)
+	var err error
 	if call.Operation.OfSession() {
 		err = ofSession(call)
 	} else {
@@ -177,7 +177,7 @@ func ofSession(call *transports.Call) error {
 // reads for all clients of the engine: while it does, none of them gets an answer. It does not allocate for a SubmitOrder where ctx cannot be canceled.
 func (c *client) Go(ctx context.Context, call *transports.Call, done func(error)) {
 	var e *exchange
-	err := error(nil)
+	var err error
 	if call.Operation.OfSession() {
 		err = ofSession(call)
 	} else {
