@@ -22,11 +22,14 @@ const (
 	studyComparisons = 300
 	// studyPass is the share of them that have to be right.
 	studyPass = 0.90
-	// leastRuns and mostRuns are the numbers of runs a side that are tried.
-	leastRuns, mostRuns = 4, 16
+	// leastRuns is the smallest number of runs a side that is tried.
+	leastRuns = 4
 	// tooTight is the share of runs that a reason of the verdict may be given to while the figures of these runs are like those of the others.
 	tooTight = 0.10
 )
+
+// studySizes are the numbers of runs a side that are tried.
+var studySizes = []int{leastRuns, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 24, 28, 32, 40}
 
 // compareRuns is loadtest compare for one cell. Runs that took turns are compared in pairs.
 func compareRuns(a, b []studyRun) []report.ComparedFigure {
@@ -107,7 +110,7 @@ func (s *study) evaluate(t *testing.T, w io.Writer, comparisons int) {
 	s.printDrift(w)
 	tight := s.printVerdict(w)
 	if enough == 0 {
-		t.Errorf("no number of runs up to %d a side is right in %.0f %% of the comparisons for every transport", mostRuns, 100*studyPass)
+		t.Errorf("no number of runs up to %d a side is right in %.0f %% of the comparisons for every transport", slices.Max(studySizes), 100*studyPass)
 	} else if enough > report.RunsToCompare {
 		t.Errorf("comparisons need %d runs a side, report.RunsToCompare is %d", enough, report.RunsToCompare)
 	}
@@ -117,7 +120,7 @@ func (s *study) evaluate(t *testing.T, w io.Writer, comparisons int) {
 }
 
 func (s *study) printSpread(w io.Writer) {
-	fmt.Fprintf(w, "\n| transport | p50 µs | spread p50 | p99 | p99.9 | throughput | delay a request | p50 raised by | VALID, SUSPECT, INVALID |\n|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "\n| transport | p50 µs | spread p50 | p99 | p99.9 | throughput | p50 by the cores' speed | quotient of neighbours' p50 | delay a request | p50 raised by | VALID, SUSPECT, INVALID |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, d := range s.Doses {
 		a, b := s.undelayed(d.Transport), s.of(d.Transport, studyDelayed)
 		if len(b) == 0 {
@@ -128,12 +131,62 @@ func (s *study) printSpread(w io.Writer) {
 			verdicts[r.Validity]++
 		}
 		p50 := func(r studyRun) float64 { return r.P50 }
-		fmt.Fprintf(w, "| %s | %.0f | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %v | %.1f %% | %d, %d, %d |\n", d.Transport, stats.Median(figuresOf(a, p50)),
+		fmt.Fprintf(w, "| %s | %.0f | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %v | %.1f %% | %d, %d, %d |\n", d.Transport, stats.Median(figuresOf(a, p50)),
 			spreadOf(figuresOf(a, p50)), spreadOf(figuresOf(a, func(r studyRun) float64 { return r.P99 })), spreadOf(figuresOf(a, func(r studyRun) float64 { return r.P999 })),
-			spreadOf(figuresOf(a, func(r studyRun) float64 { return r.Throughput })), d.Delay, 100*(stats.Median(figuresOf(b, p50))/stats.Median(figuresOf(a, p50))-1),
+			spreadOf(figuresOf(a, func(r studyRun) float64 { return r.Throughput })), spreadOf(atSpeed(a)), spreadOf(quotients(s.of(d.Transport, studyBefore), s.of(d.Transport, studySame))), d.Delay, 100*(stats.Median(figuresOf(b, p50))/stats.Median(figuresOf(a, p50))-1),
 			verdicts[runner.Valid], verdicts[runner.Suspect], verdicts[runner.Invalid])
 	}
-	fmt.Fprintf(w, "Spread: standard deviation of the undelayed runs' logarithms.\n")
+	fmt.Fprintf(w, "Spread: standard deviation of the undelayed runs' logarithms. By the cores' speed: of p50 less what the probes of both cores explain of it (least squares).\n")
+}
+
+// quotients are those of the p50 of runs of the same blocks.
+func quotients(a, b []studyRun) []float64 {
+	var list []float64
+	for i := range a {
+		if a[i].P50 > 0 && b[i].P50 > 0 {
+			list = append(list, b[i].P50/a[i].P50)
+		}
+	}
+	return list
+}
+
+// atSpeed is the p50 of runs as it would be with cores of the same speed: what the logarithms of the probes explain of its logarithm, by least squares, is taken away.
+func atSpeed(runs []studyRun) []float64 {
+	var y, client, server []float64
+	for _, r := range runs {
+		if r.P50 > 0 && r.Probe[0] > 0 && r.Probe[1] > 0 {
+			y, client, server = append(y, math.Log(r.P50)), append(client, math.Log(r.Probe[0])), append(server, math.Log(r.Probe[1]))
+		}
+	}
+	center := func(v []float64) {
+		sum := 0.0
+		for _, x := range v {
+			sum += x
+		}
+		for i := range v {
+			v[i] -= sum / float64(len(v))
+		}
+	}
+	product := func(a, b []float64) (sum float64) {
+		for i := range a {
+			sum += a[i] * b[i]
+		}
+		return sum
+	}
+	center(y)
+	center(client)
+	center(server)
+	cc, ss, cs, cy, sy := product(client, client), product(server, server), product(client, server), product(client, y), product(server, y)
+	determinant := cc*ss - cs*cs
+	if determinant <= 1e-12*cc*ss || determinant == 0 {
+		return figuresOf(runs, func(r studyRun) float64 { return r.P50 })
+	}
+	byClient, byServer := (cy*ss-sy*cs)/determinant, (sy*cc-cy*cs)/determinant
+	list := make([]float64, len(y))
+	for i := range y {
+		list[i] = math.Exp(y[i] - byClient*client[i] - byServer*server[i])
+	}
+	return list
 }
 
 func figuresOf(runs []studyRun, of func(studyRun) float64) []float64 {
@@ -176,7 +229,7 @@ func (s *study) printPower(w io.Writer, comparisons int) (enough int) {
 	}
 	rng := rand.New(rand.NewPCG(studySeed, 1))
 	falsely := map[string][4]float64{}
-	for n := leastRuns; n <= mostRuns; n++ {
+	for _, n := range studySizes {
 		line, passed := fmt.Sprintf("| %d |", n), true
 		for _, name := range names {
 			if n > len(s.of(name, studyBefore)) {
@@ -252,6 +305,8 @@ var studyQuantities = []struct {
 	{"collector pauses", func(r studyRun) float64 { return r.Checks.GC }},
 	{"Little's residual", func(r studyRun) float64 { return math.Abs(r.Checks.Little) }},
 	{"trend", func(r studyRun) float64 { return math.Abs(r.Checks.Drift) }},
+	{"probe of the clients' core, µs", func(r studyRun) float64 { return r.Probe[0] / 1e3 }},
+	{"probe of the server's core, µs", func(r studyRun) float64 { return r.Probe[1] / 1e3 }},
 	{"involuntary switches, client", func(r studyRun) float64 { return float64(r.Involuntary[0]) }},
 	{"involuntary switches, server", func(r studyRun) float64 { return float64(r.Involuntary[1]) }},
 }
@@ -293,8 +348,11 @@ func (s *study) printVerdict(w io.Writer) (tight []string) {
 			v = append(v, q.of(d.run))
 		}
 		format := func(x float64) string { return fmt.Sprintf("%.2f %%", 100*x) }
-		if strings.HasPrefix(q.name, "involuntary") {
+		switch {
+		case strings.HasPrefix(q.name, "involuntary"):
 			format = func(x float64) string { return fmt.Sprintf("%.0f", x) }
+		case strings.HasPrefix(q.name, "probe"):
+			format = func(x float64) string { return fmt.Sprintf("%.1f", x) }
 		}
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %+.2f | %+.2f |", q.name, format(quantile(v, 0.5)), format(quantile(v, 0.9)), format(quantile(v, 0.99)), format(slices.Max(v)), spearman(v, p50s), spearman(v, p99s))
 		for _, at := range []float64{0.75, 0.90, 0.95} {
@@ -408,11 +466,11 @@ func TestStudyEvaluation(t *testing.T) {
 		s := &study{Doses: []studyDose{{Transport: all.Names()[0]}}, Clients: 50, Size: 64}
 		now := time.Now()
 		for block := range studyBlocks {
-			machine := noise(0.2) // of the moment
+			machine := noise(0.2) // how slow it is at the moment
 			for i, kind := range studyKinds {
 				r := studyRun{
 					Transport: all.Names()[0], Block: block, Kind: kind, Started: now, P50: 1000 * machine * noise(0.03), P99: 3000 * machine * noise(0.08),
-					P999: 9000 * machine * noise(0.2), Throughput: 50_000 / machine * noise(0.03), Validity: runner.Valid,
+					P999: 9000 * machine * noise(0.2), Throughput: 50_000 / machine * noise(0.03), Validity: runner.Valid, Probe: [2]float64{8000 * noise(0.2), 8000 * machine},
 				}
 				if kind == studyDelayed {
 					r.P50 *= 1 + effect
@@ -428,10 +486,10 @@ func TestStudyEvaluation(t *testing.T) {
 	}
 	var out strings.Builder
 	good := made(0.10)
-	if enough := good.printPower(&out, 40); enough < leastRuns || enough > 10 {
+	if enough := good.printPower(&out, 20); enough < leastRuns || enough > 10 {
 		t.Errorf("a tenth in a noise of 3 %% between neighbours needs %d runs a side:\n%s", enough, out.String())
 	}
-	if enough := made(0).printPower(io.Discard, 40); enough != 0 {
+	if enough := made(0).printPower(io.Discard, 20); enough != 0 {
 		t.Errorf("no delay is found with %d runs a side", enough)
 	}
 	if tight := good.printVerdict(&out); len(tight) > 0 {
@@ -442,10 +500,13 @@ func TestStudyEvaluation(t *testing.T) {
 	}
 	good.printSpread(&out)
 	good.printDrift(&out)
-	for _, want := range []string{"The smallest number of runs", "| the moon took ... | 16 (", "second half against first", "rank correlation"} {
+	for _, want := range []string{"The smallest number of runs", "| the moon took ... | 24 (", "second half against first", "rank correlation"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, out.String())
 		}
+	}
+	if spread, atSpeed := spreadOf(figuresOf(good.undelayed(all.Names()[0]), func(r studyRun) float64 { return r.P50 })), spreadOf(atSpeed(good.undelayed(all.Names()[0]))); spread < 15 || atSpeed > 4 {
+		t.Errorf("p50 spreads by %.1f %%, and by %.1f %% at the same speed; want some 20 and 3", spread, atSpeed)
 	}
 	if r := spearman([]float64{1, 2, 3, 3}, []float64{10, 20, 30, 30}); math.Abs(r-1) > 1e-9 {
 		t.Errorf("the ranks of the same order correlate by %v", r)

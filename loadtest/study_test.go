@@ -31,8 +31,8 @@ const (
 const (
 	studyFile = "study.json"
 	studySeed = 1
-	// studyBlocks is how many blocks of three runs each transport has, two of the same and a delayed one: draws of 16 blocks still differ from each other.
-	studyBlocks = 40
+	// studyBlocks is how many blocks of three runs each transport has, two of the same and a delayed one: draws of 32 blocks still differ from each other.
+	studyBlocks = 60
 	// A cell of the study. It is as short as a cell can be that is judged in full: the verdict wants a second of core time by the kernel's ticks of
 	// 10 ms at both edges, and p99.9 its 10,000 samples, which the slowest transport has at 10,000/s.
 	studyDuration, studyWarmup = "1050ms", "200ms"
@@ -74,6 +74,7 @@ type studyRun struct {
 	Checks      runner.Checks  `json:"checks"`
 	Involuntary [2]int64       `json:"involuntary_switches"` // client's, server's
 	CPUShare    [2]float64     `json:"cpu_share"`            // the same
+	Probe       [2]float64     `json:"probe_ns"`             // time of the same work on the clients' core and the server's
 	BoundBy     string         `json:"bound_by"`
 	Validity    runner.Verdict `json:"validity"`
 	Reasons     []string       `json:"reasons"`
@@ -105,7 +106,7 @@ func TestStudy(t *testing.T) {
 	}
 	folder := os.Getenv(studyEnv)
 	if testing.Short() || folder == "" {
-		t.Skipf("takes some 4 minutes a transport and a quiet machine: set %s to a folder, or %s to evaluate the study in one", studyEnv, studyEvaluateEnv)
+		t.Skipf("takes some 6 minutes a transport and a quiet machine: set %s to a folder, or %s to evaluate the study in one", studyEnv, studyEvaluateEnv)
 	}
 	s, err := readStudy(folder)
 	switch {
@@ -188,6 +189,10 @@ func (s *study) measure(t *testing.T, folder string, deadline time.Time) (comple
 			cells[c.spec.Transport.Name] = c
 		}
 	}
+	var probes []*probe // of the clients' first core and the server's
+	if p.cores.Pinned {
+		probes = []*probe{startProbe(t, p.cores.Clients[0]), startProbe(t, p.cores.Server[0])}
+	}
 	keep := func() {
 		if err := s.write(folder); err != nil {
 			t.Fatal(err)
@@ -214,7 +219,13 @@ func (s *study) measure(t *testing.T, folder string, deadline time.Time) (comple
 		if order[i].kind == studyDelayed {
 			c.delay = s.dose(order[i].transport).Delay
 		}
+		for _, probe := range probes {
+			probe.read(t) // what was before is not this run's
+		}
 		run := studyCell(t, p, c)
+		for i, probe := range probes {
+			run.Probe[i] = probe.read(t)
+		}
 		run.Block, run.Kind = order[i].block, order[i].kind
 		s.Runs = append(s.Runs, run)
 		keep()

@@ -17,8 +17,9 @@ const CompareSchema = "tailgate.loadtest.compare/v1"
 // level is below which p a difference counts.
 const level = 0.05
 
-// RunsToCompare is how many runs a side a comparison should have: with so many, runs of the same are called the same and a p50 that is longer by a tenth is
-// found in nine of ten comparisons at least (METHOD.md, the study of comparisons). Many cells in one comparison may need more, see enoughRuns, which the table advises.
+// RunsToCompare is how many runs a side a comparison should have. By reasoning: eight pairs are the fewest that can show a difference in one of the four figures of a
+// cell, 4 x 2/2^8 being below the level. TestStudy measures on a machine how many it takes there to find a tenth, and fails where this is too few. Many cells in one
+// comparison may need more, which the table says.
 const RunsToCompare = 8
 
 // Comparison holds the runs of two files against each other. The run is the unit: within one the latencies depend on each other.

@@ -123,6 +123,13 @@ func TestJudge(t *testing.T) {
 		{name: "too short for the kernel's ticks", change: func(_ *runner.Cell, o *runner.Outcome) {
 			o.ClientUse.Cores = machine.CoreTimes{Busy: 30 * time.Millisecond, Steal: 40 * time.Millisecond}
 		}, want: runner.Suspect, reason: "too short to tell what else ran on the cores", not: "hypervisor"},
+		{name: "a single tick of steal", change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Duration, o.Seconds = time.Second, 1
+			for _, use := range []*runner.Use{&o.ClientUse, o.ServerUse} {
+				use.Cores = machine.CoreTimes{Busy: 500 * time.Millisecond, Idle: 480 * time.Millisecond, Steal: 10 * time.Millisecond}
+				use.Counters = machine.Counters{At: time.Second, UserCPU: 500 * time.Millisecond}
+			}
+		}, requests: -1800, want: runner.Valid},
 		{name: "much steal", change: func(_ *runner.Cell, o *runner.Outcome) {
 			o.ClientUse.Cores = machine.CoreTimes{Busy: 4 * time.Second, Idle: time.Second, Steal: 5 * time.Second}
 			o.ClientUse.Counters = machine.Counters{At: 10 * time.Second, UserCPU: 4 * time.Second}
@@ -134,11 +141,11 @@ func TestJudge(t *testing.T) {
 		{name: "lag", times: record.Times{Response: 10 * time.Millisecond, Lag: 1100 * time.Microsecond}, want: runner.Suspect, reason: "lag has a p99 of 1.1ms, 11 %"},
 		{name: "great lag", times: record.Times{Response: 10 * time.Millisecond, Lag: 5100 * time.Microsecond}, want: runner.Invalid, reason: "51 %"},
 		{name: "a small trend", change: func(_ *runner.Cell, o *runner.Outcome) {
-			o.Trends = []stats.Trend{{Percentile: stats.P50, Z: 4, Change: 0.09}, {Percentile: stats.P99, Z: 2, Change: 0.5}}
+			o.Trends = []stats.Trend{{Percentile: stats.P50, Z: 4, Change: 0.49}, {Percentile: stats.P99, Z: 2, Change: 0.9}}
 		}, want: runner.Valid},
 		{name: "not steady", change: func(_ *runner.Cell, o *runner.Outcome) {
-			o.Trends = []stats.Trend{{Percentile: stats.P50, Z: 0, Change: 0}, {Percentile: stats.P99, Z: -3, Change: -0.34}}
-		}, want: runner.Suspect, reason: "not steady: p99 fell by 34 % over the interval (z = -3.0)"},
+			o.Trends = []stats.Trend{{Percentile: stats.P50, Z: 0, Change: 0}, {Percentile: stats.P99, Z: -3, Change: -0.64}}
+		}, want: runner.Suspect, reason: "not steady: p99 fell by 64 % over the interval (z = -3.0)"},
 		{name: "open loop, offered less than was due", change: func(c *runner.Cell, o *runner.Outcome) {
 			c.Open, o.Scheduled = &runner.OpenLoop{}, 2001
 		}, want: runner.Invalid, reason: "2001 requests were due by the schedule, 2000 offered"},

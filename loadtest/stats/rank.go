@@ -6,13 +6,12 @@ import (
 	"slices"
 )
 
-// mostArrangements bounds the exact test: two times ten runs have 184,756 arrangements.
-const mostArrangements = 200_000
+// mostExact bounds the values of both groups of the exact test: its work grows with the fourth power of them, and beyond them the approximation is good.
+const mostExact = 40
 
 // MannWhitney is the two-sided test of Mann and Whitney (1947) whether values of one group tend to be greater than those of the other; it
-// supposes nothing of their distribution. It returns U of the first group and p. Where there are at most 200,000 ways to divide the values into groups of these
-// sizes, p is exact, with ties too (all divisions are looked at); beyond, it is the normal approximation with the corrections for ties and
-// continuity. An empty group gives p = 1.
+// supposes nothing of their distribution. It returns U of the first group and p. Up to 40 values in all, p is exact, with ties too (all ways to divide the values into
+// groups of these sizes are counted); beyond, it is the normal approximation with the corrections for ties and continuity. An empty group gives p = 1.
 func MannWhitney(a, b []float64) (u, p float64) {
 	n, m := len(a), len(b)
 	if n == 0 || m == 0 {
@@ -26,15 +25,16 @@ func MannWhitney(a, b []float64) (u, p float64) {
 	base := float64(n*(n+1)) / 2
 	u = sum - base
 	middle := float64(n*m) / 2
-	if ways := binomial(n+m, n); ways <= mostArrangements {
+	if n+m <= mostExact {
 		away := math.Abs(u - middle)
-		extreme := 0.0
-		arrangements(ranks, n, 0, func(sum float64) {
-			if math.Abs(sum-base-middle) >= away-1e-9 {
-				extreme++
+		extreme, all := 0.0, 0.0
+		for doubled, ways := range groupSums(ranks, n) {
+			all += ways
+			if math.Abs(float64(doubled)/2-base-middle) >= away-1e-9 {
+				extreme += ways
 			}
-		})
-		return u, extreme / ways
+		}
+		return u, extreme / all
 	}
 	total := float64(n + m)
 	variance := float64(n*m) / 12 * (total + 1 - ties/(total*(total-1)))
@@ -72,15 +72,26 @@ func midranks(a, b []float64) (ranks []float64, ties float64) {
 	return ranks, ties
 }
 
-// arrangements calls do with the sum of every choice of n ranks, each added to what is there already.
-func arrangements(ranks []float64, n int, sum float64, do func(sum float64)) {
-	if n == 0 {
-		do(sum)
-		return
+// groupSums is in how many ways n of the ranks, which are whole or halves, have each sum; the sums are doubled.
+func groupSums(ranks []float64, n int) []float64 {
+	total := 0
+	for _, r := range ranks {
+		total += int(2 * r)
 	}
-	for i := 0; i+n <= len(ranks); i++ {
-		arrangements(ranks[i+1:], n-1, sum+ranks[i], do)
+	ways := make([][]float64, n+1) // by how many were taken
+	for i := range ways {
+		ways[i] = make([]float64, total+1)
 	}
+	ways[0][0] = 1
+	for _, r := range ranks {
+		r := int(2 * r)
+		for taken := n; taken >= 1; taken-- {
+			for sum := r; sum <= total; sum++ {
+				ways[taken][sum] += ways[taken-1][sum-r]
+			}
+		}
+	}
+	return ways[n]
 }
 
 func binomial(n, k int) float64 {
