@@ -249,6 +249,43 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
+// Clients that ask for credit and let it lie take nothing from one that uses it, but the time until that shows.
+func TestHoardersDoNotKeepOthersWaiting(t *testing.T) {
+	p := New(Config{Largest: 1400})
+	const hoarders = 499
+	for i := range hoarders {
+		demand(t, p.Open(fmt.Sprint(i), 0, silent{}), 0, 0, 81, 81)
+	}
+	worker := p.Open("worker", 0, silent{})
+	demand(t, worker, 0, 0, 81, 81)
+	now := int64(0)
+	for worker.unspent() < 81 {
+		if now += ms; !p.Tick(now) {
+			t.Fatal("the worker waits and there is nothing to tick for")
+		}
+	}
+	if time.Duration(now) > 600*time.Millisecond {
+		t.Errorf("behind %d hoarders, the worker waits %v", hoarders, time.Duration(now))
+	}
+	turns := 0
+	for range 1000 { // for a second, until the hoarders are closed
+		for worker.unspent() >= 81 {
+			request(t, worker, now, 0, 81)
+			worker.Answer(now, 81)
+			worker.Completed(now, 81, 0)
+			turns++
+			if turns%10 == 0 {
+				break
+			}
+		}
+		now += ms
+		p.Tick(now)
+	}
+	if s := p.Stats(); turns < 10_000 || s.Hoarded+s.Floors > s.Capacity || s.Hoarded == 0 {
+		t.Errorf("%d turns, %+v", turns, s)
+	}
+}
+
 // A client that takes none of its answers has about half of the float in them at most, whatever it asks for, and others go on.
 func TestAnswersThatNobodyTakes(t *testing.T) {
 	p := New(Config{MinFloat: 2000})

@@ -35,18 +35,19 @@ type peer struct {
 
 // model drives a pool, and unless the controller runs its twin, by random calls.
 type model struct {
-	t      *testing.T
-	rand   *rand.Rand
-	pool   *Pool
-	twin   *twin // nil while the controller sizes the float
-	peers  []*peer
-	most   int // peers
-	now    int64
-	lent   uint32 // of the float, before the call
-	step   int
-	call   string
-	kinds  []uint32
-	config Config
+	t       *testing.T
+	rand    *rand.Rand
+	pool    *Pool
+	twin    *twin // nil while the controller sizes the float
+	peers   []*peer
+	most    int // peers
+	now     int64
+	lent    uint32 // of the float, before the call
+	hoarded uint32 // likewise
+	step    int
+	call    string
+	kinds   []uint32
+	config  Config
 }
 
 const frozen = -1 << 62 // a count that never ends a window
@@ -70,7 +71,7 @@ func (m *model) one(n int) bool { return m.rand.IntN(n) == 0 }
 // try makes one call and checks everything after it.
 func (m *model) try() {
 	m.step++
-	m.lent = m.pool.lent
+	m.lent, m.hoarded = m.pool.lent, m.pool.hoarded
 	for _, p := range m.peers {
 		p.doomed = p.doomed || p.heard.what&noticeViolated != 0
 		p.heard = heard{}
@@ -283,7 +284,7 @@ func (m *model) urgent(p *peer) {
 // check holds the pool to its invariants, and to its twin.
 func (m *model) check() {
 	p := m.pool
-	var out, busy, lent, unmet, floors uint64
+	var out, busy, lent, hoarded, unmet, floors uint64
 	waiting := 0
 	for _, peer := range m.peers {
 		s := peer.share
@@ -292,7 +293,8 @@ func (m *model) check() {
 		}
 		out += uint64(s.granted.Load() - s.released - s.completed)
 		busy += uint64(s.used - s.completed)
-		lent += uint64(over(s.outstanding(), s.floor))
+		lent += uint64(over(s.outstanding(), s.floor) - s.hoarded)
+		hoarded += uint64(s.hoarded)
 		unmet += uint64(s.unmet)
 		floors += uint64(s.floor + s.reserve)
 		if s.turn.in() {
@@ -304,15 +306,16 @@ func (m *model) check() {
 		}
 	}
 	got := p.Stats()
-	if out != uint64(got.Granted) || busy != uint64(got.Used) || unmet != uint64(got.Demand) || floors != uint64(got.Floors) || waiting != got.Queue || lent != uint64(p.lent) {
+	if out != uint64(got.Granted) || busy != uint64(got.Used) || unmet != uint64(got.Demand) || floors != uint64(got.Floors) || waiting != got.Queue || lent != uint64(p.lent) || hoarded != uint64(got.Hoarded) {
 		m.t.Fatalf("step %d: %s: the sums are wrong: %+v, lent %d; added up: granted %d, used %d, demand %d, floors %d, queue %d, lent %d",
 			m.step, m.call, got, p.lent, out, busy, unmet, floors, waiting, lent)
 	}
 	// Credit is conserved: what is out is covered by floors and float, and both by the capacity; a float that has shrunk gives nothing.
-	if lent > uint64(max(got.Float, m.lent)) {
+	// What of a hoard is used counts again.
+	if lent > uint64(max(got.Float, m.lent+over(m.hoarded, got.Hoarded))) {
 		m.t.Fatalf("step %d: %s: %d of the float lent, with a float of %d and %d lent before", m.step, m.call, lent, got.Float, m.lent)
 	}
-	if out > floors+lent || floors+lent > uint64(got.Capacity) || floors+uint64(got.Float) > uint64(got.Capacity) {
+	if out > floors+lent+hoarded || floors+lent+hoarded > uint64(got.Capacity) || floors+uint64(got.Float)+hoarded > uint64(got.Capacity) {
 		m.t.Fatalf("step %d: %s: past the capacity: %d out, %d floors, %d lent: %+v", m.step, m.call, out, floors, lent, got)
 	}
 	// No deadlock: while somebody waits, what is free does not do for whose turn it is, and never because the float is too small.

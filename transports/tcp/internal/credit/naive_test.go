@@ -31,7 +31,7 @@ type twinShare struct {
 	start   int64
 
 	granted, released, used, completed int64
-	own, spare, reserve                int64
+	own, spare, reserve, aside         int64
 	queued, next, standing             int64
 	closed, held, broken               bool
 	grantedAt                          int64
@@ -56,8 +56,9 @@ func (s *twinShare) floor() int64 {
 	}
 	return s.own + s.spare
 }
-func (s *twinShare) lent() int64        { return max(s.out()-s.floor(), 0) }
-func (s *twinShare) more(n int64) int64 { return max(s.out()+n-s.floor(), 0) - s.lent() }
+func (s *twinShare) hoarded() int64     { return min(s.aside, max(s.unspent()-s.floor(), 0)) }
+func (s *twinShare) lent() int64        { return max(s.out()-s.floor(), 0) - s.hoarded() }
+func (s *twinShare) more(n int64) int64 { return max(s.out()+n-s.floor(), 0) - s.lent() - s.hoarded() }
 func (s *twinShare) first() int64       { return max(s.next, s.standing) }
 func (s *twinShare) unmet() int64 {
 	if s.closed {
@@ -77,7 +78,8 @@ func (t *twin) lent() int64 { return t.sum((*twinShare).lent) }
 func (t *twin) floors() int64 {
 	return t.sum(func(s *twinShare) int64 { return s.floor() + s.reserve })
 }
-func (t *twin) ceiling() int64 { return int64(t.config.Capacity) - t.floors() }
+func (t *twin) hoarded() int64 { return t.sum((*twinShare).hoarded) }
+func (t *twin) ceiling() int64 { return int64(t.config.Capacity) - t.floors() - t.hoarded() }
 func (t *twin) bound()         { t.float = min(t.float, t.ceiling()) }
 func (t *twin) patience() int64 {
 	return min(int64(t.config.Standing)+t.lag, mostPatience*int64(t.config.Standing))
@@ -90,7 +92,7 @@ func (t *twin) served(s *twinShare) bool {
 	if s.used == s.completed && s.unspent() < s.first() {
 		return true // nothing will happen to it by itself
 	}
-	return s.lent() <= t.float/2
+	return s.lent()+s.hoarded() <= t.float/2
 }
 
 func (t *twin) open(account string, start uint32) *twinShare {
@@ -106,7 +108,7 @@ func (t *twin) open(account string, start uint32) *twinShare {
 	}
 	spare := t.sum(func(s *twinShare) int64 { return max(s.floor()-s.own, 0) })
 	own := int64(t.config.Floor + t.config.Reserve)
-	if t.floors()-spare+own <= t.maxFloors && t.floors()+t.lent()+own <= int64(t.config.Capacity) {
+	if t.floors()-spare+own <= t.maxFloors && t.floors()+t.lent()+t.hoarded()+own <= int64(t.config.Capacity) {
 		s.own, s.reserve = int64(t.config.Floor), int64(t.config.Reserve)
 		s.granted += s.own
 	}
@@ -117,6 +119,7 @@ func (t *twin) open(account string, start uint32) *twinShare {
 
 // refresh puts a share where it belongs after a change.
 func (t *twin) refresh(s *twinShare) {
+	s.aside = s.hoarded()
 	a := s.account
 	if wait, waits := s.unmet() > 0 && t.served(s), slices.Contains(a.queue, s); wait && !waits {
 		a.queue = append(a.queue, s)
@@ -209,12 +212,12 @@ func (t *twin) frame(now int64, s *twinShare, released uint32, cost, queued, nex
 	}
 	if cost > 0 {
 		s.prompt = now-s.grantedAt <= t.patience()
-		if cost > t.large {
-			t.large = cost
-			t.float = max(t.float, min(keepBusy*cost, t.ceiling()))
-		}
 	}
 	t.refresh(s)
+	if cost > t.large {
+		t.large = cost
+		t.float = max(t.float, min(keepBusy*cost, t.ceiling()))
+	}
 	t.restore(s, s)
 	t.serve(now, s)
 	return true
@@ -230,7 +233,7 @@ func (t *twin) answer(now int64, s *twinShare, cost int64) {
 			t.grant(now, s, need)
 			s.riding, s.standing = true, 0
 			t.totals.renewals++
-		case cost <= s.own && spare+more <= t.maxSpare && t.floors()+t.lent()+more <= int64(t.config.Capacity):
+		case cost <= s.own && spare+more <= t.maxSpare && t.floors()+t.lent()+t.hoarded()+more <= int64(t.config.Capacity):
 			s.spare += more
 			t.bound()
 			s.granted += need
@@ -289,6 +292,9 @@ func (t *twin) close(now int64, s *twinShare) {
 
 func (t *twin) tick(now int64) {
 	t.told = map[*twinShare]uint32{}
+	if now-t.lastTick > int64(t.config.Standing) {
+		t.shortSince = -1
+	}
 	t.uptime += min(max(now-t.lastTick, 0), int64(t.config.Standing))
 	t.lastTick = now
 	t.serve(now, nil)
@@ -319,15 +325,19 @@ func (t *twin) reclaim(now int64) {
 	asked := int64(0)
 	for _, s := range slices.Clone(t.hoard) {
 		age := now - s.grantedAt
-		switch {
-		case asked >= t.sum((*twinShare).unmet):
+		if age < t.patience() {
 			return
+		}
+		if s.riding {
+			continue
+		}
+		s.aside += max(min(s.unspent()-s.floor()-s.aside, t.ceiling()-max(int64(t.config.Largest), t.lent())), 0)
+		t.bound()
+		switch {
 		case slices.Contains(t.asked, s):
 			asked += s.target - s.used - s.released
 			continue
-		case age < t.patience():
-			return
-		case s.riding || s.broken || s.demanded && age < patienceForDemand*t.patience():
+		case s.broken || asked >= t.sum((*twinShare).unmet) || s.demanded && age < patienceForDemand*t.patience():
 			continue
 		}
 		s.ask = s.unspent() - s.floor()
@@ -342,7 +352,7 @@ func (t *twin) reclaim(now int64) {
 
 func (t *twin) stats() Stats {
 	s := Stats{
-		Capacity: t.config.Capacity, Floors: uint32(t.floors()), Float: uint32(t.float),
+		Capacity: t.config.Capacity, Floors: uint32(t.floors()), Float: uint32(t.float), Hoarded: uint32(t.hoarded()),
 		Granted: uint32(t.sum((*twinShare).out)), Used: uint32(t.sum(func(s *twinShare) int64 { return s.used - s.completed })),
 		Demand: uint32(t.sum((*twinShare).unmet)), QueueDelay: time.Duration(0),
 		Grants: t.totals.grants, Renewals: t.totals.renewals, Refusals: t.totals.refusals, Reclaims: t.totals.reclaims, Violations: t.totals.violations,

@@ -12,10 +12,11 @@
 // (what the client gave back unused), Used (the cost of everything sent) and Completed (the cost of everything whose answer has reached the kernel,
 // or never will). Granted - Released - Used is unspent, Used - Completed in service. At every moment
 //
-//	sum over shares of (Granted - Released - Completed) <= floors + float
+//	sum over shares of (Granted - Released - Completed) <= floors + float + hoard
 //
-// but for the time after float has shrunk: then nothing is granted out of it until this holds again. Floors and float together never pass [Config.Capacity],
-// nor does that sum. Since the counters are absolute, a frame that repeats them changes nothing.
+// but for the time after float has shrunk: then nothing is granted out of it until this holds again. The hoard is what was granted and lies unused while others
+// wait: it is asked back, and until it comes another may have as much, so that who hoards keeps nobody waiting. Floors, float and hoard together never
+// pass [Config.Capacity], nor does that sum. Since the counters are absolute, a frame that repeats them changes nothing.
 //
 // # How it is used
 //
@@ -36,6 +37,7 @@ const (
 	DefaultCapacity     = 65536                // units: 64 MiB at a unit of 1 KiB
 	DefaultFloor        = 21                   // units: an order of 4 KiB, at a base of 16, with an answer that is 1 KiB larger
 	DefaultReserve      = 18                   // units: a cancel
+	DefaultMinFloat     = 324                  // units: four orders of 64 KiB
 	DefaultStanding     = 4 * time.Millisecond // some round trips on a busy machine, and few enough to go unnoticed in a hoard
 	DefaultReclaimAfter = time.Second
 )
@@ -55,7 +57,7 @@ type Config struct {
 
 	// The float is never below MinFloat, what completes in MinWork, and four times the dearest request of late. An engine that polls needs no MinWork. One
 	// that parks its goroutines needs about 1 ms, or it idles while it is being woken.
-	MinFloat uint32        // units; 0 = none
+	MinFloat uint32        // units; 0 = DefaultMinFloat
 	MinWork  time.Duration // 0 = none
 	Target   time.Duration // queueing delay that the controller steers the float by; 0 = DefaultTarget
 
@@ -68,6 +70,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Floor, DefaultFloor)
 	setDefault(&c.Reserve, DefaultReserve)
 	setDefault(&c.Largest, c.Capacity/2)
+	setDefault(&c.MinFloat, min(DefaultMinFloat, c.Capacity/2))
 	setDefault(&c.Target, DefaultTarget)
 	setDefault(&c.Standing, DefaultStanding)
 	setDefault(&c.ReclaimAfter, DefaultReclaimAfter)
@@ -108,7 +111,8 @@ type Pool struct {
 
 	floors      uint32 // units of floors and reserves
 	extended    uint32 // those of the floors that are extensions, see extend
-	lent        uint32 // units of the float that shares have: their outstanding ones less their floors
+	lent        uint32 // units of the float that shares have: their outstanding ones less their floors and hoards
+	hoarded     uint32 // units of hoards
 	outstanding uint32 // granted, not released, not completed
 	inService   uint32 // used and not completed
 	unmet       uint32 // waited for and not granted
@@ -163,7 +167,7 @@ func (p *Pool) Open(account string, start uint32, told Notice) *Share {
 	defer p.mu.Unlock()
 	s.account = p.join(account)
 	own := p.config.Floor + p.config.Reserve
-	if p.floors-p.extended+own <= p.maxFloors && p.floors+p.lent+own <= p.config.Capacity {
+	if p.floors-p.extended+own <= p.maxFloors && p.floors+p.lent+p.hoarded+own <= p.config.Capacity {
 		s.floor, s.own, s.reserve = p.config.Floor, p.config.Floor, p.config.Reserve
 		p.floors += own
 		p.bound()
@@ -173,10 +177,10 @@ func (p *Pool) Open(account string, start uint32, told Notice) *Share {
 	return s
 }
 
-// ceiling is the largest float that the floors leave. It is never below Largest.
-func (p *Pool) ceiling() uint32 { return p.config.Capacity - p.floors }
+// ceiling is the largest float that floors and hoards leave. It is never below Largest.
+func (p *Pool) ceiling() uint32 { return p.config.Capacity - p.floors - p.hoarded }
 
-// bound keeps the float below the ceiling after the floors have grown.
+// bound keeps the float below the ceiling after that has come down.
 func (p *Pool) bound() { p.controller.float = min(p.controller.float, p.ceiling()) }
 
 // join returns the account of a new share.
@@ -207,6 +211,9 @@ func (p *Pool) Tick(now int64) (again bool) {
 	var told notices
 	p.mu.Lock()
 	// What the server slept through, stopped or starved of its core, is no client's fault.
+	if now-p.lastTick > int64(p.config.Standing) {
+		p.shortSince = -1
+	}
 	p.uptime += min(max(now-p.lastTick, 0), int64(p.config.Standing))
 	p.lastTick = now
 	p.controller.tick(now, p.unmet > 0, p.ceiling())

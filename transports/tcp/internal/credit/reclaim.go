@@ -15,8 +15,8 @@ func (p *Pool) patience() int64 {
 	return min(int64(p.config.Standing)+p.controller.lag, mostPatience*int64(p.config.Standing))
 }
 
-// reclaim asks for float that lies unused while others wait, the oldest first and no more than they wait for, and gives up shares that were asked and do neither
-// give back nor use what they have.
+// reclaim takes float that lies unused while others wait for a hoard, asks for it back, the oldest first and no more than they wait for, and gives up shares that
+// were asked and do neither give back nor use what they have.
 func (p *Pool) reclaim(now int64, told *notices) {
 	for s := p.asked.front(); s != nil && p.uptime-s.askedAt >= int64(p.config.ReclaimAfter); s = p.asked.front() {
 		s.broken = fmt.Errorf("a RECLAIM of %d units that was neither followed nor used up within %v", s.ask.Load(), p.config.ReclaimAfter)
@@ -36,17 +36,21 @@ func (p *Pool) reclaim(now int64, told *notices) {
 		return
 	}
 	asked := uint32(0)
-	for s := p.unspent.front(); s != nil && asked < p.unmet; s = p.unspent.after(&s.hoard) {
-		units := s.unspent() - s.floor
-		if s.asking.in() {
-			asked += s.target - s.spent()
-			continue
-		}
+	for s := p.unspent.front(); s != nil; s = p.unspent.after(&s.hoard) {
 		age := now - s.grantedAt
 		if age < p.patience() {
 			return // so are all behind it
 		}
-		if s.riding || s.broken != nil || s.demanded && age < patienceForDemand*p.patience() {
+		if s.riding {
+			continue
+		}
+		units := s.unspent() - s.floor
+		p.setAside(s, units)
+		switch {
+		case s.asking.in():
+			asked += s.target - s.spent()
+			continue
+		case s.broken != nil || asked >= p.unmet || s.demanded && age < patienceForDemand*p.patience():
 			continue
 		}
 		asked += units
@@ -56,5 +60,17 @@ func (p *Pool) reclaim(now int64, told *notices) {
 		p.totals.reclaims++
 		p.settle(s)
 		told.add(s, noticeReclaim)
+	}
+}
+
+// setAside takes unspent float of a share for a hoard, as far as the capacity leaves room for another such amount of float, and for the largest request.
+func (p *Pool) setAside(s *Share, units uint32) {
+	more := min(over(units, s.hoarded), over(p.ceiling(), max(p.config.Largest, p.lent)))
+	if more > 0 {
+		s.hoarded += more
+		p.hoarded += more
+		s.lent -= more
+		p.lent -= more
+		p.bound()
 	}
 }

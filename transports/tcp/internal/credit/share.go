@@ -37,10 +37,12 @@ type Share struct {
 	next     uint32 // cost of the first message of those
 	standing uint32 // cost for which it stands in the queue unasked
 
-	lent  uint32 // what the pool's sums hold of this share, see settle
-	out   uint32
-	busy  uint32
-	unmet uint32
+	// What the pool's sums hold of this share, see settle.
+	lent    uint32
+	hoarded uint32 // float that is taken for a hoard
+	out     uint32
+	busy    uint32
+	unmet   uint32
 
 	turn   link[Share] // in the account's queue
 	hoard  link[Share] // in the pool's list of unspent float
@@ -117,8 +119,8 @@ func (s *Share) Request(now int64, released, cost, queued, next uint32) error {
 			s.sampling, s.sampleEnd, s.sampleFrom = true, s.used, s.grantedAt
 		}
 	}
-	p.controller.largest(cost, p.ceiling())
 	p.settle(s)
+	p.controller.largest(cost, p.ceiling())
 	p.restore(s, s, &told)
 	p.serve(now, s, &told)
 	p.unlock()
@@ -290,7 +292,7 @@ func (s *Share) served() bool {
 	}
 	// Something is about to happen to it: a completion, or a request.
 	moves := s.inService() > 0 || s.unspent() >= max(s.next, s.standing)
-	return !moves || s.lent <= s.pool.controller.float/2
+	return !moves || s.lent+s.hoarded <= s.pool.controller.float/2
 }
 
 // stands is the cost for which the share is in the queue.

@@ -7,6 +7,7 @@ type Stats struct {
 	Capacity   uint32
 	Floors     uint32        // floors and urgent reserves that connections hold, and small answers on their way that extend them
 	Float      uint32        // what the controller lets float beside them
+	Hoarded    uint32        // granted, and unused for long while others wait: it is no part of the float any more
 	Granted    uint32        // granted, not given back, not completed
 	Used       uint32        // of that, in service
 	Demand     uint32        // queued with clients and not covered
@@ -27,7 +28,7 @@ func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Stats{
-		Capacity: p.config.Capacity, Floors: p.floors, Float: p.controller.float, Granted: p.outstanding, Used: p.inService,
+		Capacity: p.config.Capacity, Floors: p.floors, Float: p.controller.float, Hoarded: p.hoarded, Granted: p.outstanding, Used: p.inService,
 		Demand: p.unmet, Queue: p.waiting, QueueDelay: time.Duration(p.controller.delay),
 		Grants: p.totals.grants, Renewals: p.totals.renewals, Refusals: p.totals.refusals, Reclaims: p.totals.reclaims, Violations: p.totals.violations,
 	}

@@ -7,14 +7,14 @@ func (p *Pool) fits(s *Share, need uint32) bool {
 
 // more is what need units take from the float, beyond the floor.
 func (s *Share) more(need uint32) uint32 {
-	return over(s.outstanding()+need, s.floor) - s.lent
+	return over(s.outstanding()+need, s.floor) - s.lent - s.hoarded
 }
 
 // extend lets a share hold its floor twice for a moment: unspent, while what it was used for last is answered and on its way to the kernel. So a small answer
 // carries its connection's next floor also while the pool is short, and no frame of its own has to. All shares together have a small part of the pool for this.
 func (p *Pool) extend(s *Share, need uint32) bool {
 	more := s.more(need)
-	if p.extended+more > p.maxExtended || p.floors+p.lent+more > p.config.Capacity {
+	if p.extended+more > p.maxExtended || p.floors+p.lent+p.hoarded+more > p.config.Capacity {
 		return false
 	}
 	s.floor += more
@@ -63,15 +63,17 @@ func (p *Pool) settle(s *Share) {
 		p.extended -= min(over(s.floor, s.own), s.floor-out)
 		s.floor = out
 	}
-	lent, unmet := over(out, s.floor), uint32(0)
+	hoarded := min(s.hoarded, over(unspent, s.floor)) // what is used or given back is of the hoard first
+	lent, unmet := over(out, s.floor)-hoarded, uint32(0)
 	if !s.closed {
 		unmet = over(max(s.queued, s.standing), unspent)
 	}
 	p.lent += lent - s.lent
+	p.hoarded += hoarded - s.hoarded
 	p.outstanding += out - s.out
 	p.inService += busy - s.busy
 	p.unmet += unmet - s.unmet
-	s.lent, s.out, s.busy, s.unmet = lent, out, busy, unmet
+	s.lent, s.hoarded, s.out, s.busy, s.unmet = lent, hoarded, out, busy, unmet
 
 	p.line(s, unmet > 0 && s.served())
 	if unspent > s.floor && !s.closed {
@@ -128,7 +130,7 @@ func (p *Pool) serve(now int64, self *Share, told *notices) {
 		if more > 0 && p.turns.single() && a.shares.single() && s.next > 0 {
 			// Nobody else waits: as many turns as there would be, at once.
 			rest := min(over(s.queued, s.unspent()+need), p.controller.float-p.lent-more) / s.next
-			if lent, half := s.lent+more, p.controller.float/2; lent > half {
+			if lent, half := s.lent+s.hoarded+more, p.controller.float/2; lent > half {
 				rest = 0
 			} else {
 				rest = min(rest, (half-lent)/s.next+1)
