@@ -410,45 +410,67 @@ func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
 // Bounds of the search for the highest rate.
 const (
-	firstRate, lastRate = 1000, 1_024_000
+	firstRate, lastRate = 2000, 1_024_000
 	searchDuration      = time.Second
+	searchWarmup        = 500 * time.Millisecond
 	searchInFlight      = 64
-	bisections          = 3    // after which the rate is known to 2^(1/8), or 9 %
-	keepsUp             = 0.99 // share of what was asked for that has to be answered in time
+	bisections          = 3 // after which the rate is known to 2^(1/8), or 9 %
+	// keepsUp is the share of what was asked for that has to be answered within the interval: below, loadtest calls itself INVALID. Ghz shares a rate out to
+	// its workers in whole requests and is off by some percent at the lowest rates.
+	keepsUp = 0.95
 )
 
 // highest prints the highest constant rate that a tool on one core keeps up with against a gateway on another, and for tools without a rate what they
 // reach in a closed loop; ours on every transport.
 func (s settings) highest(t *testing.T) {
 	fmt.Printf("\nHighest rate of a tool on one core, GetBook, at most %d in flight\n\n| transport | tool | loop | answers/s | tool's core | gateway's core |\n|---|---|---|---:|---:|---:|\n", searchInFlight)
-	others := map[string][]tool{"rest": {vegeta, fortio, wrk, h2load}, "grpc": {ghz}}
+	others := map[string][]tool{"rest": {vegeta, wrk, h2load}, "grpc": {ghz}}
 	for _, transport := range all.Names() {
 		l := load{transport: transport}
 		gateway := s.serve(t, &l, 0, false)
-		l.clients, l.duration = searchInFlight, searchDuration
+		l.clients, l.duration, l.warmup = searchInFlight, searchDuration, searchWarmup
 		for _, u := range append([]tool{ours}, others[transport]...) {
-			best, loop := measured{}, "constant rate"
 			if u.name == wrk.name || u.name == h2load.name {
-				best, loop = s.measure(t, u, l, gateway), "closed"
-			} else if best = s.search(t, u, l, gateway); best.throughput == 0 {
+				printHighest(transport, u, "closed", s.measure(t, u, l, gateway))
+				continue
+			}
+			switch best := s.search(t, u, l, gateway); {
+			case best.throughput > 0:
+				printHighest(transport, u, "constant rate", best)
+			case best.others > taken:
+				t.Logf("not judged: others used %s of a core while %s could not keep up with %d/s on %s", percent(best.others), u.name, firstRate, transport)
+			default:
 				t.Errorf("%s on %s does not even keep up with %d/s", u.name, transport, firstRate)
 			}
-			fmt.Printf("| %s | %s | %s | %.0f | %s | %s |\n", transport, u.name, loop, best.throughput, percent(best.busy), percent(best.gateway))
 		}
 	}
 }
 
-// search doubles the rate until the tool does not keep up, and then takes geometric means.
+func printHighest(transport string, u tool, loop string, m measured) {
+	fmt.Printf("| %s | %s | %s | %.0f | %s | %s |\n", transport, u.name, loop, m.throughput, percent(m.busy), percent(m.gateway))
+}
+
+// search doubles the rate until the tool does not keep up, and then takes geometric means. A trial that was missed while others used the cores is made
+// again, tries times in all. Without any rate the result has no throughput, and says what others used.
 func (s settings) search(t *testing.T, u tool, l load, gateway *host.Process) (best measured) {
 	t.Helper()
+	const tries = 2
 	keeps := func(rate float64) bool {
 		l.rate = math.Round(rate)
-		m := s.measure(t, u, l, gateway)
-		if m.invalid != "" || m.throughput < keepsUp*l.rate {
-			return false
+		for range tries {
+			m := s.measure(t, u, l, gateway)
+			if m.invalid == "" && m.throughput >= keepsUp*l.rate {
+				best = m
+				return true
+			}
+			if best.throughput == 0 {
+				best.others = m.others
+			}
+			if m.others <= taken {
+				break
+			}
 		}
-		best = m
-		return true
+		return false
 	}
 	low, high := 0.0, float64(firstRate)
 	for high <= lastRate && keeps(high) {

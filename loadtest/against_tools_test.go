@@ -50,7 +50,7 @@ type load struct {
 type sample struct {
 	throughput, p50, p99 float64
 	busy                 float64 // CPU time of the tool by the time it ran, its start included
-	invalid              string  // why loadtest says that its own measurement is INVALID; the others judge nothing
+	invalid              string  // why the run counts for nothing: loadtest's own reasons for INVALID, or too few answers
 }
 
 // point is one answer.
@@ -186,7 +186,7 @@ func (l load) summarize(t *testing.T, points []point) sample {
 		}
 	}
 	if len(latencies) < 100 {
-		t.Fatalf("%d of %d requests lie in the measured interval: a median of fewer than 100 says nothing", len(latencies), len(points))
+		return sample{invalid: fmt.Sprintf("%d of %d requests lie in the measured interval: a median of fewer than 100 says nothing", len(latencies), len(points))}
 	}
 	slices.Sort(latencies)
 	at := func(q int) float64 { // nearest rank
