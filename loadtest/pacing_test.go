@@ -83,17 +83,23 @@ func pacedAt(t *testing.T, p *plan, c cell, rate float64, length time.Duration) 
 	return out
 }
 
-// sustained doubles the rate until the generator falls behind, and closes in.
+// sustained doubles the rate until the generator falls behind, and closes in. A rate that fails is tried once more: what is looked for is what the generator can do,
+// and a machine that stood still says nothing of it.
 func sustained(t *testing.T, p *plan, c cell) (rate float64, at runner.Outcome) {
 	t.Helper()
 	low, high := 0.0, 0.0
 	for next := 4000.0; high == 0 || high > low*(1+sustainedWidth); {
-		out := pacedAt(t, p, c, next, time.Second)
-		behind := float64(out.Behind) / float64(max(out.Scheduled, 1))
-		fmt.Fprintf(t.Output(), "%s: %.0f/s: %.2f %% behind, %.0f/s answered, lag p99 %v\n", c.spec, next, 100*behind, out.Throughput, out.Lag.At(stats.P99).Duration)
-		if behind < sustainedBehind && out.Throughput >= (1-sustainedBehind)*next {
-			low, at = next, out
-		} else {
+		kept := false
+		for try := 0; try < 2 && !kept; try++ {
+			out := pacedAt(t, p, c, next, time.Second)
+			behind := float64(out.Behind) / float64(max(out.Scheduled, 1))
+			kept = behind < sustainedBehind && out.Throughput >= (1-sustainedBehind)*next
+			fmt.Fprintf(t.Output(), "%s: %.0f/s: %.2f %% behind, %.0f/s answered, lag p99 %v\n", c.spec, next, 100*behind, out.Throughput, out.Lag.At(stats.P99).Duration)
+			if kept {
+				low, at = next, out
+			}
+		}
+		if !kept {
 			high = next
 		}
 		switch {

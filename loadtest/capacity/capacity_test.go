@@ -232,6 +232,17 @@ func TestSearchRepeats(t *testing.T) {
 	}
 }
 
+// stalling is a system that cannot be offered anything for so many trials in a row, after so many others.
+func stalling(after, trials int, measure capacity.Measure) capacity.Measure {
+	n := 0
+	return func(ctx context.Context, number int, rate float64, duration time.Duration) (capacity.Trial, error) {
+		if n++; n > after && n <= after+trials {
+			return capacity.Trial{}, capacity.ErrBeyond
+		}
+		return measure(ctx, number, rate, duration)
+	}
+}
+
 // TestLimits: a search that cannot end says why, and what it knows.
 func TestLimits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -256,6 +267,7 @@ func TestLimits(t *testing.T) {
 			}
 			return system([]float64{1e9}, []float64{0.01}, 0, rng)(ctx, n, rate, d)
 		}, "tester", [2]float64{47_000, 50_000}, [2]float64{}},
+		{"a machine that stands still for a while", t.Context(), nil, stalling(1, 2, system([]float64{20_000}, []float64{0.01}, 0, rng)), "", [2]float64{18_500, 20_000}, [2]float64{19_900, 21_500}},
 	} {
 		config := base
 		if c.change != nil {

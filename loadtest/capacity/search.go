@@ -24,8 +24,11 @@ type Config struct {
 // ErrBeyond says that a rate cannot be offered: the tester's limit, and no loss of what it measures.
 var ErrBeyond = errors.New("capacity: the rate cannot be offered")
 
-// mostBeyond is how often a rate may fail to be offered before it counts as beyond the tester: a single time may be a neighbour's fault.
-const mostBeyond = 2
+// mostFailed is how many trials of a rate may fail to be offered before it counts as beyond the tester: as many as may lose too much before it counts as an upper
+// bound, and one at least. It ends the search above that rate as an upper bound does, so it takes as much evidence: a stall of the machine outlasts two trials in a row.
+func (g Goal) mostFailed() int {
+	return max(int(float64(g.DurationSum)*g.ExceedRatio/float64(g.FinalDuration)), 1)
+}
 
 // Measure runs one trial at a rate for the goal with the number, though it tells the loss of all. Its errors end the search, but for ErrBeyond.
 type Measure func(ctx context.Context, number int, rate float64, duration time.Duration) (Trial, error)
@@ -170,7 +173,7 @@ func (s *search) decide(ctx context.Context, number int, rate float64) error {
 		trial, err := s.measure(ctx, number, rate, s.config.Goals[number].FinalDuration)
 		switch {
 		case errors.Is(err, ErrBeyond):
-			if failed++; failed >= mostBeyond {
+			if failed++; failed > s.config.Goals[number].mostFailed() {
 				s.beyond = min(s.beyond, rate)
 				if rate <= s.config.Min*(1+s.config.Width) {
 					s.limits[number] = "tester"
