@@ -192,7 +192,10 @@ func (l *poller) run() {
 		}
 		if len(ready) == 0 {
 			if timeout == 0 {
+				// To another goroutine, and to another thread of this core: one that wakes beside a thread which never sleeps gets the core at the end of
+				// a time slice only, some milliseconds later. With nobody there it is a short system call.
 				runtime.Gosched()
+				_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 			}
 			continue
 		}
