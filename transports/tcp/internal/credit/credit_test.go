@@ -260,11 +260,11 @@ func TestHoardersDoNotKeepOthersWaiting(t *testing.T) {
 	demand(t, worker, 0, 0, 81, 81)
 	now := int64(0)
 	for worker.unspent() < 81 {
-		if now += ms; !p.Tick(now) {
+		if now += ms; !p.Tick(now) && worker.unspent() < 81 {
 			t.Fatal("the worker waits and there is nothing to tick for")
 		}
 	}
-	if time.Duration(now) > 600*time.Millisecond {
+	if time.Duration(now) > 20*time.Millisecond {
 		t.Errorf("behind %d hoarders, the worker waits %v", hoarders, time.Duration(now))
 	}
 	turns := 0
@@ -281,7 +281,7 @@ func TestHoardersDoNotKeepOthersWaiting(t *testing.T) {
 		now += ms
 		p.Tick(now)
 	}
-	if s := p.Stats(); turns < 10_000 || s.Hoarded+s.Floors > s.Capacity || s.Hoarded == 0 {
+	if s := p.Stats(); turns < 9000 || s.Hoarded+s.Floors > s.Capacity || s.Hoarded == 0 {
 		t.Errorf("%d turns, %+v", turns, s)
 	}
 }

@@ -312,7 +312,7 @@ func (m *model) check() {
 	}
 	// Credit is conserved: what is out is covered by floors and float, and both by the capacity; a float that has shrunk gives nothing.
 	// What of a hoard is used counts again.
-	if lent > uint64(max(got.Float, m.lent+over(m.hoarded, got.Hoarded))) {
+	if lent > uint64(max(got.Float+p.relief, m.lent+over(m.hoarded, got.Hoarded))) {
 		m.t.Fatalf("step %d: %s: %d of the float lent, with a float of %d and %d lent before", m.step, m.call, lent, got.Float, m.lent)
 	}
 	if out > floors+lent+hoarded || floors+lent+hoarded > uint64(got.Capacity) || floors+uint64(got.Float)+hoarded > uint64(got.Capacity) {
@@ -321,7 +321,7 @@ func (m *model) check() {
 	// No deadlock: while somebody waits, what is free does not do for whose turn it is, and never because the float is too small.
 	if waiting > 0 {
 		s := p.turns.front().shares.front()
-		if more := s.more(s.turnCost()); p.lent+more <= got.Float {
+		if more := s.more(s.turnCost()); p.lent+more <= got.Float && p.relief == 0 {
 			m.t.Fatalf("step %d: %s: %d of %d lent, and a share waits for %d", m.step, m.call, p.lent, got.Float, more)
 		}
 	}

@@ -11,12 +11,15 @@ type twin struct {
 	config              Config
 	maxFloors, maxSpare int64
 	float, lag, large   int64
+	relief              int64
 	shares              []*twinShare // also closed ones with something in service
 	queue               []*twinAccount
 	hoard               []*twinShare
 	asked               []*twinShare
 	uptime, lastTick    int64
 	shortSince          int64
+	idleSince           int64
+	used                bool                  // since the last tick, of the float
 	told                map[*twinShare]uint32 // by the present call
 	totals              totals
 }
@@ -205,6 +208,7 @@ func (t *twin) frame(now int64, s *twinShare, released uint32, cost, queued, nex
 		t.totals.violations++
 		return false
 	}
+	t.used = t.used || cost > 0 && s.lent()+s.hoarded() > 0
 	s.released += back
 	s.used += cost
 	if s.next, s.queued = next, max(queued, next); next == 0 {
@@ -293,13 +297,22 @@ func (t *twin) close(now int64, s *twinShare) {
 func (t *twin) tick(now int64) {
 	t.told = map[*twinShare]uint32{}
 	if now-t.lastTick > int64(t.config.Standing) {
-		t.shortSince = -1
+		t.shortSince, t.idleSince = -1, t.uptime
 	}
 	t.uptime += min(max(now-t.lastTick, 0), int64(t.config.Standing))
 	t.lastTick = now
 	t.serve(now, nil)
 	t.reclaim(now)
+	float := t.float
+	if idle := t.uptime - t.idleSince; len(t.queue) > 0 && idle >= int64(t.config.Standing) {
+		for range min((idle-int64(t.config.Standing))/int64(TickEvery), 16) {
+			float = min(2*float, t.ceiling())
+		}
+	}
+	float, t.float = t.float, float
+	t.relief = t.float - float
 	t.serve(now, nil)
+	t.float = min(t.float-t.relief, t.ceiling())
 }
 
 func (t *twin) reclaim(now int64) {
@@ -312,6 +325,9 @@ func (t *twin) reclaim(now int64) {
 			t.tell(s, nil, noticeViolated)
 		}
 	}
+	if len(t.queue) == 0 || t.used {
+		t.used, t.idleSince = false, t.uptime
+	}
 	if len(t.queue) == 0 {
 		t.shortSince = -1
 		return
@@ -322,10 +338,13 @@ func (t *twin) reclaim(now int64) {
 	if t.uptime-t.shortSince < int64(t.config.Standing) {
 		return
 	}
-	asked := int64(0)
+	asked, patience := int64(0), t.patience()
+	if t.uptime-t.idleSince >= int64(t.config.Standing) {
+		patience = 0
+	}
 	for _, s := range slices.Clone(t.hoard) {
 		age := now - s.grantedAt
-		if age < t.patience() {
+		if age < patience {
 			return
 		}
 		if s.riding {

@@ -121,6 +121,10 @@ type Pool struct {
 	uptime     int64 // ns of ticks: a clock that stands while the server does
 	lastTick   int64
 	shortSince int64 // uptime since when somebody waited at every tick, -1 = nobody does
+	uses       uint64
+	usesSeen   uint64 // at the last tick
+	idleSince  int64  // uptime since when nobody has used float
+	relief     uint32 // what the last tick granted beyond the float, at most
 
 	controller controller
 	totals     totals
@@ -212,14 +216,14 @@ func (p *Pool) Tick(now int64) (again bool) {
 	p.mu.Lock()
 	// What the server slept through, stopped or starved of its core, is no client's fault.
 	if now-p.lastTick > int64(p.config.Standing) {
-		p.shortSince = -1
+		p.shortSince, p.idleSince = -1, p.uptime
 	}
 	p.uptime += min(max(now-p.lastTick, 0), int64(p.config.Standing))
 	p.lastTick = now
 	p.controller.tick(now, p.unmet > 0, p.ceiling())
 	p.serve(now, nil, &told)
 	p.reclaim(now, &told)
-	p.serve(now, nil, &told) // whoever lost its place by that may have been in others' way
+	p.relieve(now, &told)
 	again = p.unlock()
 	told.deliver()
 	return again

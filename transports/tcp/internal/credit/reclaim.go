@@ -1,6 +1,9 @@
 package credit
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // patienceForDemand is how many times as long a grant may lie unused that the client had asked for: the request is likely to be on its way, held up by the network or by
 // this server.
@@ -25,6 +28,9 @@ func (p *Pool) reclaim(now int64, told *notices) {
 		p.settle(s)
 		told.add(s, noticeViolated)
 	}
+	if p.waiting == 0 || p.uses != p.usesSeen {
+		p.usesSeen, p.idleSince = p.uses, p.uptime
+	}
 	if p.waiting == 0 {
 		p.shortSince = -1
 		return
@@ -35,10 +41,13 @@ func (p *Pool) reclaim(now int64, told *notices) {
 	if p.uptime-p.shortSince < int64(p.config.Standing) {
 		return
 	}
-	asked := uint32(0)
+	asked, patience := uint32(0), p.patience()
+	if p.idle() >= p.config.Standing {
+		patience = 0
+	}
 	for s := p.unspent.front(); s != nil; s = p.unspent.after(&s.hoard) {
 		age := now - s.grantedAt
-		if age < p.patience() {
+		if age < patience {
 			return // so are all behind it
 		}
 		if s.riding {
@@ -61,6 +70,22 @@ func (p *Pool) reclaim(now int64, told *notices) {
 		p.settle(s)
 		told.add(s, noticeReclaim)
 	}
+}
+
+// idle is for how long somebody has waited and nobody has used any of the float.
+func (p *Pool) idle() time.Duration { return time.Duration(p.uptime - p.idleSince) }
+
+// relieve goes on with the turns after reclaim. When the whole float lies with clients that do not use it, the server has nothing to do, and a float that keeps its
+// queue short is no use: then twice as much is granted as at the tick before, so that hundreds who hoard are through in some ticks.
+func (p *Pool) relieve(now int64, told *notices) {
+	p.relief = 0
+	if idle := p.idle(); p.waiting > 0 && idle >= p.config.Standing {
+		doubled := min(uint((idle-p.config.Standing)/TickEvery), 16)
+		p.relief = uint32(min(uint64(p.controller.float)<<doubled, uint64(p.ceiling()))) - p.controller.float
+	}
+	p.controller.float += p.relief
+	p.serve(now, nil, told)
+	p.controller.float = min(p.controller.float-p.relief, p.ceiling())
 }
 
 // setAside takes unspent float of a share for a hoard, as far as the capacity leaves room for another such amount of float, and for the largest request.

@@ -110,6 +110,9 @@ func (s *Share) Request(now int64, released, cost, queued, next uint32) error {
 		p.unlock()
 		return err
 	}
+	if s.lent+s.hoarded > 0 {
+		p.uses++
+	}
 	s.released += back
 	s.used += cost
 	s.prompt = now-s.grantedAt <= p.patience()
