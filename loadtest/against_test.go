@@ -447,7 +447,11 @@ func (s settings) highest(t *testing.T) {
 }
 
 func printHighest(transport string, u tool, loop string, m measured) {
-	fmt.Printf("| %s | %s | %s | %.0f | %s | %s |\n", transport, u.name, loop, m.throughput, percent(m.busy), percent(m.gateway))
+	disturbed := ""
+	if m.others > taken {
+		disturbed = ", disturbed: others used " + percent(m.others)
+	}
+	fmt.Printf("| %s | %s | %s%s | %.0f | %s | %s |\n", transport, u.name, loop, disturbed, m.throughput, percent(m.busy), percent(m.gateway))
 }
 
 // search doubles the rate until the tool does not keep up, and then takes geometric means. A trial that was missed while others used the cores is made
