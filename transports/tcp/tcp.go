@@ -46,7 +46,7 @@ var aLongTimeAgo = time.Unix(1, 0)
 func Transport() transports.Transport {
 	return transports.Transport{
 		Name: "tcp", Port: 7001, PerClient: true,
-		Encodings: []string{"protobuf"}, Flows: []string{flowCredit, flowNone}, Engines: []string{engineNet},
+		Encodings: []string{"protobuf"}, Flows: []string{flowCredit, flowSemaphore, flowNone}, Engines: []string{engineNet},
 		Listen: listen, Dial: dial, Trade: trade, Executions: executions,
 	}
 }

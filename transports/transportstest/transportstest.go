@@ -234,7 +234,11 @@ func variants(transport transports.Transport) []transports.DialConfig {
 	}
 	for i, flow := range transport.Flows {
 		if i > 0 {
-			list = append(list, transports.DialConfig{Flow: flow})
+			config := transports.DialConfig{Flow: flow}
+			if flow == "semaphore" {
+				config.Window = 16 // it is nothing without one
+			}
+			list = append(list, config)
 		}
 	}
 	for i, engine := range transport.Engines {
