@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/proto"
 
 	pb "tailgate/proto/gen/orderentry/v1"
 )
@@ -13,9 +12,9 @@ func readUsage(c *pb.ProcessCounters) {
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
 		return // it is left out
 	}
-	c.UserCpuNs, c.SystemCpuNs = proto.Uint64(uint64(usage.Utime.Nano())), proto.Uint64(uint64(usage.Stime.Nano()))
-	c.VoluntarySwitches, c.InvoluntarySwitches = proto.Uint64(uint64(usage.Nvcsw)), proto.Uint64(uint64(usage.Nivcsw))
-	c.MinorFaults, c.MajorFaults = proto.Uint64(uint64(usage.Minflt)), proto.Uint64(uint64(usage.Majflt))
+	c.UserCpuNs, c.SystemCpuNs = new(uint64(usage.Utime.Nano())), new(uint64(usage.Stime.Nano()))
+	c.VoluntarySwitches, c.InvoluntarySwitches = new(uint64(usage.Nvcsw)), new(uint64(usage.Nivcsw))
+	c.MinorFaults, c.MajorFaults = new(uint64(usage.Minflt)), new(uint64(usage.Majflt))
 	const kilobyte = 1024 // the unit of ru_maxrss on Linux
-	c.PeakResidentBytes = proto.Uint64(uint64(usage.Maxrss) * kilobyte)
+	c.PeakResidentBytes = new(uint64(usage.Maxrss) * kilobyte)
 }

@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"tailgate/loadtest/machine"
 )
@@ -101,6 +103,57 @@ func TestCountersRise(t *testing.T) {
 		t.Errorf("CPU time and memory are not counted: %+v", used)
 	}
 	runtime.KeepAlive(keep)
+}
+
+// TestWaitingIsCounted: goroutines that wait for a mutex, and for their turn to run, show up in the counters that stand for it.
+func TestWaitingIsCounted(t *testing.T) {
+	before, err := machine.ReadCounters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 2000 {
+				mu.Lock()
+				runtime.Gosched() // the others meet the lock
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	after, err := machine.ReadCounters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := after.Since(before)
+	p50, ok := used.SchedulerLatency.AtMost(0.5)
+	p99, _ := used.SchedulerLatency.AtMost(0.99)
+	if used.MutexWait <= 0 || used.SchedulerLatency.Count() == 0 || !ok || p50 <= 0 || p99 < p50 {
+		t.Errorf("mutex wait %v, scheduler latency p50 %v and p99 %v of %d", used.MutexWait, p50, p99, used.SchedulerLatency.Count())
+	}
+	if used.Hardware.NotAvailable == "" && used.Hardware.Cycles == 0 {
+		t.Errorf("%+v: neither counted nor a reason", used.Hardware)
+	}
+}
+
+// TestHistogram: differences by range, and percentiles as the end of the range in which they lie.
+func TestHistogram(t *testing.T) {
+	before := machine.Histogram{{From: 0, Until: 64, Count: 5}, {From: 128, Until: 192, Count: 1}}
+	after := machine.Histogram{{From: 0, Until: 64, Count: 5}, {From: 64, Until: 128, Count: 98}, {From: 128, Until: 192, Count: 2}, {From: 1000, Until: machine.Endless, Count: 1}}
+	h := after.Since(before)
+	if h.Count() != 100 {
+		t.Errorf("%d times in %v, want 100", h.Count(), h)
+	}
+	for q, want := range map[float64]time.Duration{0: 128, 0.5: 128, 0.98: 128, 0.99: 192, 0.995: 1000, 1: 1000} {
+		if got, ok := h.AtMost(q); !ok || got != want {
+			t.Errorf("%v of the times are at most %v, want %v", q, got, want)
+		}
+	}
+	if d, ok := (machine.Histogram{}).AtMost(0.5); ok {
+		t.Errorf("half of no times are at most %v", d)
+	}
 }
 
 func TestCoreTimes(t *testing.T) {

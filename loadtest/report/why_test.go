@@ -25,9 +25,9 @@ func explained(t *testing.T, change func(*runner.Outcome), validity runner.Valid
 	r.Cells = r.Cells[:1]
 	r.Cells[0].ServerUse = nil
 	result := requests(t)
-	use := func(scale time.Duration) runner.Use {
+	use := func(scale int64) runner.Use {
 		return runner.Use{Share: 0.25 * float64(scale), Counters: machine.Counters{
-			At: 2 * time.Second, UserCPU: 60 * time.Millisecond * scale, SystemCPU: 120 * time.Millisecond * scale, VoluntarySwitches: 6000, InvoluntarySwitches: 3, MinorFaults: 100,
+			At: 2 * time.Second, UserCPU: time.Duration(60_000_000 * scale), SystemCPU: time.Duration(120_000_000 * scale), VoluntarySwitches: 6000, InvoluntarySwitches: 3, MinorFaults: 100,
 			PeakRSS: 31 << 20, AllocatedBytes: 7_200_000, AllocatedObjects: 24_000, GCCycles: 3, GCPause: 300 * time.Microsecond, MutexWait: 1200 * time.Microsecond,
 			SchedulerLatency: machine.Histogram{{From: 192, Until: 256, Count: 900}, {From: 10240, Until: 12288, Count: 99}, {From: time.Second, Until: machine.Endless, Count: 1}},
 			Hardware:         hardware.Reading{Cycles: 120_000_000, Instructions: 240_000_000, CacheMisses: 60_000, BranchMisses: 1, Counted: 1},

@@ -2,6 +2,7 @@ package sockets
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -90,7 +91,7 @@ func (w *Watch) ends(look Look) [2]map[uint64]figures {
 	ends := [2]map[uint64]figures{{}, {}}
 	peers := map[flow]bool{}
 	for _, s := range look.sockets {
-		if w.own[s.inode] && w.isServer(s.remote) {
+		if w.own[s.inode] && slices.Contains(w.remotes, s.remote) {
 			ends[0][s.cookie] = s.figures
 			peers[flow{s.remote, s.local}] = true
 		}
@@ -101,15 +102,6 @@ func (w *Watch) ends(look Look) [2]map[uint64]figures {
 		}
 	}
 	return ends
-}
-
-func (w *Watch) isServer(a netip.AddrPort) bool {
-	for _, remote := range w.remotes {
-		if remote == a {
-			return true
-		}
-	}
-	return false
 }
 
 // difference sums up what the sockets did since the first look. One that was opened later began at zero.
