@@ -47,8 +47,10 @@ func connect(ctx context.Context, config transports.DialConfig, events *events) 
 		return nil, fmt.Errorf("tcp: flow %q needs a Window of at least 1 request in flight, it is %d", flow, config.Window)
 	case flow != flowSemaphore && config.Window != 0:
 		return nil, fmt.Errorf("tcp: flow %q has no Window, it is %d; flow %q has one", flow, config.Window, flowSemaphore)
-	case config.TLS != nil, events != nil:
-		engine = engineNet // TLS has no socket of its own, and receive may block, which a loop must not
+	case engine != engineNet && config.TLS != nil:
+		return nil, fmt.Errorf("tcp: engine %q reads raw sockets and cannot be used with TLS; engine %q can", engine, engineNet)
+	case events != nil:
+		engine = engineNet // receive may block, and a loop must not
 	}
 	if len(config.Key) > wire.MaxKey {
 		return nil, fmt.Errorf("tcp: the key has %d bytes, at most %d are possible", len(config.Key), wire.MaxKey)
