@@ -19,7 +19,9 @@ func (o *options) compare(stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "loadtest: compare:", err)
 		return exitFailure
 	}
-	comparison, nameA, nameB, none := report.Comparison{}, o.Compare.A, o.Compare.B, ""
+	var comparison report.Comparison
+	var none string // what to say where there is nothing to compare
+	nameA, nameB := o.Compare.A, o.Compare.B
 	if o.Compare.B == "" {
 		comparison, nameA = report.Within(a)
 		nameB = "the transport of the row"

@@ -39,7 +39,7 @@ type delayedSession struct {
 
 // Handle implements transports.Session.
 func (s delayedSession) Handle(ctx context.Context, x *transports.Exchange) error {
-	for begun := time.Now(); time.Since(begun) < s.by; { //nolint:revive // the wait is its task
+	for begun := time.Now(); time.Since(begun) < s.by; {
 	}
 	return s.Session.Handle(ctx, x)
 }
