@@ -43,7 +43,6 @@ func TestChoicesOnTheCommandLine(t *testing.T) {
 		"--transport tcp --client-mix 64:1 --size-mix 64:1": "--client-mix: takes the place of",
 		"--transport tcp --client-mix 64:1 --rate 100":      "--client-mix: is about a closed loop",
 		"--transport tcp --client-mix 9:1":                  "--client-mix: size 9: the smallest order has",
-		"--transport tcp --flow credit=5":                   "only semaphore=N",
 	} {
 		var stderr strings.Builder
 		if status := run(append(strings.Fields(args), "--out", t.TempDir()), nil, os.Stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), want) {

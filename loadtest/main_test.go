@@ -264,9 +264,9 @@ func TestUsage(t *testing.T) {
 	}
 	if slices.Contains(all.Names(), "tcp") {
 		for args, want := range map[string]string{
-			"--transport tcp:spin":                  "not yet: tcp:spin comes with a later release",
-			"--transport tcp --engine park":         "not yet: tcp:park",
-			"--transport tcp:semaphore=50":          "not yet: tcp:semaphore=50",
+			"--transport tcp:semaphore":             `"semaphore" needs its limit`,
+			"--transport tcp --flow semaphore=0":    "only semaphore=N with N from 1",
+			"--transport tcp --engine steam":        `unknown choice "steam": allowed for tcp are credit, `,
 			"--transport tcp:none --flow credit":    `both "none" and "credit" are given`,
 			"matrix --transports tcp,tcp:none,none": `both "none" and "none" are given`,
 		} {

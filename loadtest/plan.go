@@ -245,9 +245,6 @@ func (p *plan) specs(texts []string) ([]all.Spec, error) {
 		}
 		spec, err := all.Parse(text)
 		if err != nil {
-			if notYet, ok := errors.AsType[*all.NotYetError](err); ok {
-				return nil, fmt.Errorf("not yet: %s comes with a later release", notYet.Spec)
-			}
 			return nil, err
 		}
 		if seen[spec.String()] {

@@ -86,7 +86,7 @@ func TestAsyncNeedsNoGoroutine(t *testing.T) {
 		"closed":       func(c *runner.Cell) { c.Clients = 500 },
 		"with a bound": func(c *runner.Cell) { c.Clients, c.InFlight = 500, 50 },
 		"open": func(c *runner.Cell) {
-			c.Connections, c.Timeout = 500, time.Minute // a machine with other work may be late
+			c.Connections = 500
 			c.Open = &runner.OpenLoop{Pace: pacer.Config{Rate: 5_000, Seed: 1}, Generators: 1}
 		},
 	} {
@@ -94,6 +94,7 @@ func TestAsyncNeedsNoGoroutine(t *testing.T) {
 			l := newLoop(t)
 			c := cell(&l.peer, func(c *runner.Cell) {
 				c.Transport, c.Requests, c.Duration, c.Warmup = l.transport(), 0, 400*time.Millisecond, 200*time.Millisecond
+				c.Timeout = time.Minute // a machine with other work may be late
 				change(c)
 			})
 			out := mustRun(t, c)

@@ -21,9 +21,6 @@ type Spec struct {
 // Semaphore is the flow that needs a limit: "semaphore=N".
 const Semaphore = "semaphore"
 
-// notYet are choices of the design that later releases bring; they are refused with that word rather than as unknown.
-var notYet = []string{"semaphore", "park", "spin"}
-
 // Names returns the names of all transports.
 func Names() []string {
 	list := All()
@@ -32,14 +29,6 @@ func Names() []string {
 		names[i] = t.Name
 	}
 	return names
-}
-
-// NotYetError says that a choice exists in the contract of the command line and comes with a later release.
-type NotYetError struct{ Choice, Spec string }
-
-// Error implements error.
-func (e *NotYetError) Error() string {
-	return fmt.Sprintf("transport %q: not yet: %q comes with a later release", e.Spec, e.Choice)
 }
 
 // Parse reads NAME or NAME:CHOICE[,CHOICE...]; each choice is a flow, an engine or an encoding of that transport, in any order. The error
@@ -75,8 +64,6 @@ func (s *Spec) choose(choice, text string) error {
 		field = &s.Engine
 	case slices.Contains(s.Transport.Encodings, base):
 		field = &s.Encoding
-	case s.Transport.Flows != nil && slices.Contains(notYet, base):
-		return &NotYetError{Choice: choice, Spec: text}
 	default:
 		allowed := slices.Concat(s.Transport.Flows, s.Transport.Engines, s.Transport.Encodings)
 		return fmt.Errorf("transport %q: unknown choice %q: allowed for %s are %s", text, choice, s.Transport.Name, strings.Join(allowed, ", "))

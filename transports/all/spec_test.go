@@ -46,6 +46,7 @@ func TestSpecsRefused(t *testing.T) {
 		"pigeon":          "unknown transport \"pigeon\": allowed are " + all.Names()[0],
 		"tcp:fast":        "allowed for tcp are credit, ",
 		"tcp:credit=5":    "only semaphore=N with N from 1",
+		"tcp:semaphore":   "needs its limit",
 		"tcp:none,credit": "both \"none\" and \"credit\" are given",
 	} {
 		if _, err := all.Parse(text); err == nil || !strings.Contains(err.Error(), want) {
