@@ -34,7 +34,7 @@ type conn struct {
 	nc     net.Conn // what the handshake, and the goroutine, read from: the socket, or TLS on it
 	log    *slog.Logger
 	looped atomic.Pointer[looped]           // the connection's place in a loop, nil while it has a goroutine
-	ended  atomic.Bool                      // no further request: the journal failed
+	ended  atomic.Bool                      // no further request: the journal failed, or the out-buffer is dead
 	over   atomic.Pointer[transports.Fault] // no further request: the gateway ended the session, or its events, or the credit
 
 	// Set by the handshake.
@@ -56,6 +56,7 @@ type conn struct {
 	used      uint32        // cost of the normal requests accepted, a serial number
 	announced atomic.Uint32 // the latest Granted that was appended
 	urgent    atomic.Uint32 // cost of the urgent requests accepted and not flushed
+	wants     bool          // the client's latest word is that it has more to send
 	held      bool          // the share is kept out of turns, since its client does not read
 
 	stream   *stream // the connection's subscription, nil while it has none
@@ -105,6 +106,8 @@ func (c *conn) start(raw syscall.RawConn, polled bool) {
 
 // died logs why the connection was given up.
 func (c *conn) died(reason error) {
+	c.ended.Store(true)
+	c.ready()
 	switch {
 	case errors.Is(reason, outbox.ErrClosed):
 	case errors.Is(reason, outbox.ErrSlowReader):
@@ -193,7 +196,7 @@ func (c *conn) goAway(fault *transports.Fault) []byte {
 }
 
 // conclude says the last word behind the answers and waits until everything has left. It waits for the journal, and for a peer as long as WriteTimeout. The
-// connection is then to be half-closed for its peer to read, where the box is not dead.
+// connection is then to be half-closed for its peer to read, where the box is not dead. The session is closed.
 func (c *conn) conclude(last []byte) {
 	c.commit()
 	if c.share != nil {
@@ -211,6 +214,7 @@ func (c *conn) conclude(last []byte) {
 		c.server.pool.Put(c.in)
 		c.in = nil
 	}
+	c.session.Close()
 }
 
 // Release implements transports.Releaser.
@@ -347,8 +351,12 @@ func (c *conn) commit() {
 		c.bytes, c.control = 0, false
 		c.box.Flush()
 	}
-	if c.share != nil {
-		c.announce()
-		c.server.tick()
+	if c.share == nil {
+		return
 	}
+	if c.announce(); c.wants && c.box.Held() { // what the answers bring would wait for the journal with them
+		c.wants = false
+		c.box.Express(wire.Header{Type: wire.Credit, Credit: c.announced.Load()})
+	}
+	c.server.tick()
 }

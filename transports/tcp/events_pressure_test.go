@@ -62,7 +62,7 @@ func TestSlowStreamIsCutBesideOthers(t *testing.T) {
 func TestEventsWaitForTheirReader(t *testing.T) {
 	feed := &fake.Feed{}
 	g := &fake.Gateway{Feed: feed}
-	server := listen(t, g, transports.ListenConfig{Limits: transports.Limits{WriteTimeout: patience}})
+	server := listenWith(t, g, transports.ListenConfig{Limits: transports.Limits{WriteTimeout: patience}}, wide)
 	p := greet(t, server, wire.FeatureCredit)
 	p.logon(&pb.Logon{SessionId: "s"})
 	narrow(t, server)

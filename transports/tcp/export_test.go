@@ -2,7 +2,7 @@ package tcp
 
 import (
 	"context"
-	"net"
+	"syscall"
 
 	"tailgate/transports"
 	"tailgate/transports/internal/sockopt"
@@ -20,7 +20,14 @@ func SetWriteBuffers(of transports.Server, bytes int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
-		if err := c.socket.(*net.TCPConn).SetWriteBuffer(bytes); err != nil {
+		raw, err := c.socket.(syscall.Conn).SyscallConn()
+		if err != nil {
+			return err
+		}
+		if failed := raw.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, bytes) }); failed != nil {
+			return failed
+		}
+		if err != nil {
 			return err
 		}
 	}

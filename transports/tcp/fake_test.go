@@ -99,11 +99,17 @@ func listen(t testing.TB, g transports.Gateway, config transports.ListenConfig) 
 	return listenWith(t, g, config, credit.Config{})
 }
 
+// wide is a pool in which each connection has the credit for one largest message as its floor, for peers that never ask.
+var wide = credit.Config{Floor: 1354, Capacity: 1 << 22}
+
 // listenWith is listen with a pool of credit of its own.
 func listenWith(t testing.TB, g transports.Gateway, config transports.ListenConfig, pool credit.Config) transports.Server {
 	t.Helper()
 	if config.Address == "" {
 		config.Address = "127.0.0.1:0"
+	}
+	if config.Engine == "" && config.TLS == nil {
+		config.Engine = engine
 	}
 	server, err := tcp.ListenWith(g, config, pool)
 	if err != nil {

@@ -40,6 +40,7 @@ func (c *conn) pay(h wire.Header, op transports.Operation) *transports.Fault {
 	if err := c.share.Request(c.exchange.ReceivedNs, h.Credit, cost, uint32(h.X), uint32(h.Y)); err != nil {
 		return transports.Refuse(pb.Reason_REASON_NO_CREDIT, "%v", err)
 	}
+	c.wants = h.Y != 0
 	c.used += cost
 	c.owed.Cost += cost
 	c.price = cost
@@ -89,19 +90,8 @@ func (c *conn) announcing(granted uint32) bool {
 // announce sends CREDIT where the share has been granted what no frame has said.
 func (c *conn) announce() {
 	if granted := c.share.Granted(); c.announcing(granted) {
-		c.post(wire.Header{Type: wire.Credit, Credit: granted})
+		c.box.Express(wire.Header{Type: wire.Credit, Credit: granted})
 	}
-}
-
-// post sends a frame without a payload, from any goroutine.
-func (c *conn) post(h wire.Header) {
-	room := c.box.Begin(wire.HeaderSize)
-	if room == nil {
-		return
-	}
-	h.Put(room)
-	c.box.EndControl(wire.HeaderSize)
-	c.box.Flush()
 }
 
 // Granted implements credit.Notice.
@@ -111,7 +101,7 @@ func (c *conn) Granted() { c.announce() }
 func (c *conn) Reclaim(units uint32) {
 	granted := c.share.Granted()
 	c.announcing(granted)
-	c.post(wire.Header{Type: wire.Reclaim, Credit: granted, Aux: units})
+	c.box.Express(wire.Header{Type: wire.Reclaim, Credit: granted, Aux: units})
 }
 
 // Violated implements credit.Notice.

@@ -49,6 +49,7 @@ func (c *conn) check(h wire.Header, whole bool) *transports.Fault {
 		if err := c.share.Demand(transports.Now(), h.Credit, h.Aux, uint32(h.Y)); err != nil {
 			return transports.Refuse(pb.Reason_REASON_NO_CREDIT, "%v", err)
 		}
+		c.wants = h.Y != 0
 	}
 	return nil
 }

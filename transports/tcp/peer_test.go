@@ -97,14 +97,18 @@ func (p *peer) order(id string, tag int) []byte {
 	return p.request(transports.SubmitOrder, order(id, tag).Request)
 }
 
-// read returns the next frame.
+// read returns the next frame that is not CREDIT, which may come at any time.
 func (p *peer) read() (wire.Header, []byte) {
 	p.t.Helper()
-	h, payload, err := p.tryRead()
-	if err != nil {
-		p.t.Fatalf("read: %v", err)
+	for {
+		h, payload, err := p.tryRead()
+		if err != nil {
+			p.t.Fatalf("read: %v", err)
+		}
+		if h.Type != wire.Credit {
+			return h, payload
+		}
 	}
-	return h, payload
 }
 
 func (p *peer) tryRead() (h wire.Header, payload []byte, err error) {

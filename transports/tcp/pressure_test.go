@@ -30,7 +30,7 @@ func TestTheOthersGoOnWhileOnePeerNeverReads(t *testing.T) {
 			journal := newSyncer(t)
 			g := &gateway{handle: acknowledgeOnly, commit: journal.commit}
 			log := &logged{}
-			server := listen(t, g, transports.ListenConfig{Logger: log.logger(), Limits: transports.Limits{WriteTimeout: 200 * time.Millisecond}})
+			server := listenWith(t, g, transports.ListenConfig{Logger: log.logger(), Limits: transports.Limits{WriteTimeout: 200 * time.Millisecond}}, wide)
 
 			// The deaf peer sends until its socket is full or it is closed, without credit as with it, and reads nothing.
 			deaf := greet(t, server, features)

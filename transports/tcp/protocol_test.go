@@ -134,7 +134,7 @@ func TestClientThatCannotTakeTheAnswerIsToldBefore(t *testing.T) {
 }
 
 func TestFrameInPieces(t *testing.T) {
-	p := greet(t, listen(t, &gateway{}, transports.ListenConfig{}), wire.FeatureCredit)
+	p := greet(t, listenWith(t, &gateway{}, transports.ListenConfig{}, wide), wire.FeatureCredit)
 	b := append(p.order("pieces", 100), p.order("more", 40<<10)...)
 	for _, cut := range []int{1, 3, 20, 1, 24, 90, 1, 2, 1000, 16 << 10} {
 		p.send(b[:cut])

@@ -7,13 +7,9 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestRoundTrip(t *testing.T) {
 	onEngines(t, testRoundTrip)

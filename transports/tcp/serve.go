@@ -43,7 +43,6 @@ func (c *conn) run() {
 		c.server.pool.Put(scratch)
 	}
 	stop()
-	c.session.Close()
 	_ = c.socket.Close()
 	c.server.leave(c)
 }

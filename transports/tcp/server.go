@@ -19,6 +19,9 @@ import (
 	"tailgate/transports/tcp/internal/wire"
 )
 
+// minWork is how much work is granted at least where a thread sleeps while there is none, and has to be woken: with less, the core idles while that happens.
+const minWork = time.Millisecond
+
 // maxRefusals bounds how many refused connections are kept open, each for at most HandshakeTimeout and lingerTimeout, to be told why. Beyond
 // it they are closed without a word.
 const maxRefusals = 64
@@ -63,6 +66,10 @@ func listenWith(ctx context.Context, gateway transports.Gateway, config transpor
 	if limits.MaxRequestBytes < 1 || limits.MaxRequestBytes > maxMaxRequest {
 		return nil, fmt.Errorf("tcp: MaxRequestBytes is %d, it must be 1 to %d", limits.MaxRequestBytes, maxMaxRequest)
 	}
+	engine, err := choose("engine", config.Engine, engines)
+	if err != nil {
+		return nil, err
+	}
 	listener, err := sockopt.Listen(ctx, config.Address, config.CongestionControl)
 	if err != nil {
 		return nil, fmt.Errorf("tcp: %w", err)
@@ -75,20 +82,39 @@ func listenWith(ctx context.Context, gateway transports.Gateway, config transpor
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if engine != engineSpin && pool.MinWork == 0 {
+		pool.MinWork = minWork
+	}
 	s.setLimits(limits, pool)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if err := s.startLoop(engine); err != nil {
+		_ = listener.Close()
+		return nil, err
+	}
 	go s.accept()
 	return s, nil
+}
+
+// startLoop starts what reads the connections, where the engine has such.
+func (s *server) startLoop(engine string) (err error) {
+	if engine == engineNet {
+		return nil
+	}
+	if s.tls != nil {
+		s.log.Warn("tcp: an event loop does not speak TLS, so the engine is another", "asked for", engine, "engine", engineNet)
+		return nil
+	}
+	if s.loop, err = newLoop(s, engine == engineSpin); err != nil {
+		return fmt.Errorf("tcp: engine %q: %w", engine, err)
+	}
+	return nil
 }
 
 // setLimits derives what follows from the limits.
 func (s *server) setLimits(limits transports.Limits, pool credit.Config) {
 	largest, cost := s.model.Largest(uint32(limits.MaxRequestBytes))
 	s.limits, s.largestAnswer = limits, largest+wire.HeaderSize
-	if pool.Floor == 0 { // every connection holds the cost of one largest message
-		pool.Floor, pool.Capacity = cost, 2*uint32(limits.MaxConnections)*(cost+credit.DefaultReserve)
-	}
-	pool.Largest = cost
+	pool.Largest = cost // the default capacity holds that of the largest MaxRequestBytes, and as much again
 	s.credit = credit.New(pool)
 }
 
@@ -169,6 +195,9 @@ func (s *server) leave(c *conn) {
 	delete(s.conns, c)
 	if s.work--; s.work == 0 {
 		close(s.idle) // the acceptor is among them, so this is after the listener was closed
+		if s.loop != nil {
+			s.loop.stop()
+		}
 	}
 }
 
@@ -188,6 +217,9 @@ func (s *server) Shutdown(ctx context.Context) error {
 	select {
 	case <-s.idle:
 		s.cancel()
+		if s.loop != nil {
+			<-s.loop.done
+		}
 		return nil
 	case <-ctx.Done():
 		s.cancel()

@@ -26,7 +26,15 @@ const (
 	flowNone   = "none"   // the client sends what it likes, TCP's window is the only limit
 )
 
-const engineNet = "net"
+// flows are the flow-control modes, the first is the default. The server knows only whether the client is held to credit.
+var flows = []string{flowCredit, flowSemaphore, flowNone}
+
+// I/O engines, of a server or a client.
+const (
+	engineNet  = "net"                 // goroutines and the runtime's poller
+	engineSpin = transports.EngineSpin // an event loop that never sleeps
+	enginePark = "park"                // an event loop that sleeps while there is nothing to do
+)
 
 // alpn names the protocol in a TLS handshake.
 const alpn = "tailgate-tcp"
@@ -46,7 +54,7 @@ var aLongTimeAgo = time.Unix(1, 0)
 func Transport() transports.Transport {
 	return transports.Transport{
 		Name: "tcp", Port: 7001, PerClient: true,
-		Encodings: []string{"protobuf"}, Flows: []string{flowCredit, flowSemaphore, flowNone}, Engines: []string{engineNet},
+		Encodings: []string{"protobuf"}, Flows: flows, Engines: engines,
 		Listen: listen, Dial: dial, Trade: trade, Executions: executions,
 	}
 }

@@ -55,7 +55,7 @@ func withLimits(limits transports.Limits) setup { return func(r *rig) { r.listen
 func (s *suite) start(t *testing.T, options GatewayOptions, setups ...setup) *rig {
 	t.Helper()
 	r := &rig{suite: s, t: t, probe: newProbe(s.newGateway(t, options)), dialed: s.variant}
-	r.listen = transports.ListenConfig{Address: "127.0.0.1:0"}
+	r.listen = transports.ListenConfig{Address: "127.0.0.1:0", Engine: s.variant.Engine}
 	for _, change := range setups {
 		change(r)
 	}

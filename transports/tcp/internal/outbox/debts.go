@@ -40,6 +40,13 @@ func (d *debts) truncate(end uint64) {
 	}
 }
 
+// shift moves what stands behind at by n bytes.
+func (d *debts) shift(at uint64, n uint64) {
+	for i := len(d.queue) - 1; i >= d.first && d.queue[i].end > at; i-- {
+		d.queue[i].end += n
+	}
+}
+
 // Owe says what is owed for everything that was appended since the last call: OnFlushed gets it back when that is flushed, or never will be.
 func (b *Box) Owe(debt Debt) {
 	b.mu.Lock()

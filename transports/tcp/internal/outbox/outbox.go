@@ -63,6 +63,7 @@ type Box struct {
 	appended    uint64
 	released    uint64
 	flushed     uint64
+	express     uint64 // bytes of Express frames that were put before others; all of them are released
 	events      uint64 // bytes of EVENT frames appended and not wholly flushed
 	eventsEnded bool   // no more of them
 	outstanding int    // marks taken and not released
@@ -214,7 +215,7 @@ func (b *Box) Mark() uint64 {
 	defer b.mu.Unlock()
 	b.dirty = false
 	b.outstanding++
-	return b.appended
+	return b.appended - b.express // what comes before it later must not move it
 }
 
 // Release lets the answers up to mark go, stamped with now (nanoseconds), and writes what the socket takes at once. It never waits for the peer.
@@ -224,7 +225,7 @@ func (b *Box) Release(mark uint64, now int64) {
 		b.changed.Broadcast()
 	}
 	if b.dead == nil && !b.aborted {
-		b.release(mark, uint64(now))
+		b.release(mark+b.express, uint64(now))
 		b.releaseControl()
 	}
 	b.flush()

@@ -5,7 +5,7 @@ import "sync"
 // Buffer is memory on loan from a Pool. Who got it owns it until it is put back.
 type Buffer struct {
 	B     []byte // len(B) is all of it
-	class int    // index into classSizes, -1 for a size that no class holds
+	class int    // index into classSizes, or unowned
 
 	// The fields below are the out-buffer's: B[flushed:written] is still to be sent, and boundary <= flushed is where the first frame starts that
 	// the kernel has not taken whole.
@@ -25,6 +25,9 @@ type Pool struct {
 // classSizes are the sizes in bytes. From 64 KiB on each has room for an overhead of 2 KiB beside the payload (a header of 24 bytes, and what an
 // answer adds to its request), so that a message of a round size fits its own class.
 var classSizes = [...]int{4 << 10, 16 << 10, 64<<10 + 2<<10, 256<<10 + 2<<10, 1<<20 + 2<<10}
+
+// unowned is the class of a buffer that no list takes: of a size that none holds, or whose memory another buffer owns.
+const unowned = -1
 
 const (
 	keptSmall = 1024
@@ -57,7 +60,7 @@ func (p *Pool) Get(n int) *Buffer {
 		}
 		return b
 	}
-	return &Buffer{B: make([]byte, n), class: -1}
+	return &Buffer{B: make([]byte, n), class: unowned}
 }
 
 // Put takes a buffer back. The caller must not touch it, or anything that points into it, again.

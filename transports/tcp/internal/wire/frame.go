@@ -11,6 +11,9 @@ import (
 // HeaderSize is the length of a frame's header in bytes.
 const HeaderSize = 24
 
+// PlaceOfY is where Y stands in a header.
+const PlaceOfY = 22
+
 // Type says what a frame is.
 type Type uint8
 
@@ -78,7 +81,7 @@ func (h Header) Put(b []byte) {
 	binary.LittleEndian.PutUint32(b[12:], h.Credit)
 	binary.LittleEndian.PutUint32(b[16:], h.Aux)
 	binary.LittleEndian.PutUint16(b[20:], h.X)
-	binary.LittleEndian.PutUint16(b[22:], h.Y)
+	binary.LittleEndian.PutUint16(b[PlaceOfY:], h.Y)
 }
 
 // Parse reads the header in the first HeaderSize bytes of b. Any bytes are a header; whether it makes sense is the receiver's question.
@@ -93,7 +96,7 @@ func Parse(b []byte) Header {
 		Credit:      binary.LittleEndian.Uint32(b[12:]),
 		Aux:         binary.LittleEndian.Uint32(b[16:]),
 		X:           binary.LittleEndian.Uint16(b[20:]),
-		Y:           binary.LittleEndian.Uint16(b[22:]),
+		Y:           binary.LittleEndian.Uint16(b[PlaceOfY:]),
 	}
 }
 
