@@ -1,10 +1,12 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tailgate/loadtest/runner"
@@ -48,7 +50,7 @@ type ComparedFigure struct {
 	High     *float64    `json:"high"`
 	P        float64     `json:"p"`       // of Wilcoxon's test of signed ranks for pairs, else of Mann and Whitney's
 	Adjusted float64     `json:"p_holm"`  // for all figures of all cells
-	Verdict  string      `json:"verdict"` // "higher", "lower", "~", or "too few runs"
+	Verdict  string      `json:"verdict"` // "higher", "lower", "~", "too few runs" for any p, or "too few": a side has no run that carries the figure
 
 	paired bool
 }
@@ -62,6 +64,9 @@ func (c *Cell) Key() string { return c.Name() + ", " + c.load() }
 // load is what was asked of the transport.
 func (c *Cell) load() string {
 	load := fmt.Sprintf("%s x %d", c.SizeName(), c.Clients)
+	if c.MixBy == "client" {
+		load += ", each client of one size"
+	}
 	if c.OfferedRate != nil {
 		load += " at " + c.rates() + " " + c.Arrivals
 	}
@@ -95,12 +100,24 @@ func Compare(a, b Run) Comparison {
 		paired := tookTurns(&runs)
 		sequential = sequential && !paired
 		out.Cells = append(out.Cells, compareCell(key, runs, paired))
+		if x, y := connections(runs[0]), connections(runs[1]); x != y && x > 0 && y > 0 {
+			out.Notes = append(out.Notes, fmt.Sprintf("connections of %s: %d and %d", key, x, y))
+		}
 	}
 	if sequential && a.Finished.After(b.Started) != b.Finished.After(a.Started) {
 		out.Notes = append(out.Notes, "the two were measured one after the other, so a drift of the machine between them counts as a difference")
 	}
 	out.adjust()
 	return out
+}
+
+// connections is how many the runs of a cell had; 0 where none was measured.
+func connections(runs []Cell) int {
+	n := 0
+	for i := range runs {
+		n = max(n, runs[i].Connections.Asked)
+	}
+	return n
 }
 
 // Within holds every transport of one run against its first, A, load by load. The runs of a round are pairs. Cells of the bare echo are left out.
@@ -337,21 +354,31 @@ func (f *ComparedFigure) higher() bool {
 	return value(f.Median[1]) > value(f.Median[0])
 }
 
-// differences tells what else is not the same, so that nobody takes the change of a machine for that of a transport.
+// differences tells what else is not the same, so that nobody takes the change of a machine, or of what was asked for, for that of a transport.
 func differences(a, b Run) []string {
 	notes := []string{}
+	seconds := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) + " s" }
+	shares := func(m Method) string { return fmt.Sprintf("%v + %v", m.CancelShare, m.ReplaceShare) }
 	for _, d := range []struct{ what, a, b string }{
 		{"machine", a.Environment.Host, b.Environment.Host}, {"processor", a.Environment.CPU, b.Environment.CPU},
 		{"kernel", a.Environment.Kernel, b.Environment.Kernel}, {"Go", a.Environment.GoVersion, b.Environment.GoVersion},
-		{"revision", a.Environment.Revision, b.Environment.Revision}, {"congestion control", a.Environment.CongestionControl, b.Environment.CongestionControl},
+		{"revision", a.Environment.Revision, b.Environment.Revision}, {"congestion control", a.congestion(), b.congestion()},
 		{"journal", a.Method.Journal, b.Method.Journal}, {"target", a.Method.Target, b.Method.Target},
 		{"server's cores", list(a.Method.ServerCores), list(b.Method.ServerCores)}, {"clients' cores", list(a.Method.ClientCores), list(b.Method.ClientCores)},
+		{"accounts", strconv.Itoa(a.Method.Accounts), strconv.Itoa(b.Method.Accounts)}, {"shares of cancels and replaces", shares(a.Method), shares(b.Method)},
+		{"warm-up", seconds(a.Method.WarmupSeconds), seconds(b.Method.WarmupSeconds)}, {"time of a request", seconds(a.Method.TimeoutSeconds), seconds(b.Method.TimeoutSeconds)},
+		{"longest wait to be sent", seconds(a.Method.MaxWaitSeconds), seconds(b.Method.MaxWaitSeconds)},
 	} {
 		if d.a != d.b {
 			notes = append(notes, fmt.Sprintf("%s: %s and %s", d.what, orUnknown(d.a), orUnknown(d.b)))
 		}
 	}
 	return notes
+}
+
+// congestion is the congestion control that the connections had.
+func (r *Run) congestion() string {
+	return cmp.Or(r.Method.Congestion, r.Environment.CongestionControl)
 }
 
 // comparedLayout is one line: cell, A, B, change, p and runs.

@@ -83,6 +83,25 @@ func TestCompare(t *testing.T) {
 	if notes := report.Compare(runsOf(1, 8, 1000), other).Notes; len(notes) != 1 || notes[0] != "kernel: unknown and 7.0" {
 		t.Errorf("%q", notes)
 	}
+	// So is what was asked for, where it does not make another cell.
+	asked := runsOf(1, 8, 1000)
+	asked.Method.Congestion, asked.Method.ReplaceShare, asked.Method.TimeoutSeconds = "bbr", 0.1, 2
+	a = runsOf(1, 8, 1000)
+	for i := range asked.Cells {
+		a.Cells[i].Connections.Asked, asked.Cells[i].Connections.Asked = 10, 1
+	}
+	want := []string{"congestion control: unknown and bbr", "shares of cancels and replaces: 0 + 0 and 0 + 0.1", "time of a request: 0 s and 2 s", "connections of tcp, 64 B x 10: 10 and 1"}
+	if notes := report.Compare(a, asked).Notes; !slices.Equal(notes, want) {
+		t.Errorf("%q, want %q", notes, want)
+	}
+	// Orders that draw their sizes are another load than clients that do.
+	mixed, byClient := runsOf(1, 2, 1000), runsOf(1, 2, 1000)
+	for i := range mixed.Cells {
+		mixed.Cells[i].SizeMix, byClient.Cells[i].SizeMix, byClient.Cells[i].MixBy = []report.Share{{Size: 64, Weight: 1}}, []report.Share{{Size: 64, Weight: 1}}, "client"
+	}
+	if c := report.Compare(mixed, byClient); len(c.Cells) != 0 {
+		t.Errorf("%+v: different loads were compared", c.Cells)
+	}
 }
 
 // TestFalseDifferences: of twenty comparisons of equal cells, hardly one calls anything different, whichever of its figures.
