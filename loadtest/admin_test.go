@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,7 +108,7 @@ func TestAdmin(t *testing.T) {
 	if use.UserCPUSeconds+use.SystemCPUSeconds <= 0 || use.CPUShare <= 0 || use.CPUShare > 1 || use.PeakRSSBytes < 1<<20 || use.SchedulerLatency.Count == 0 || use.Hardware.NotAvailable == "" || c.Gomaxprocs.Server < 1 {
 		t.Errorf("%+v on %d", use, c.Gomaxprocs.Server)
 	}
-	if _, ok := c.Metric("connections"); !ok {
+	if !slices.ContainsFunc(c.Metrics, func(m report.Metric) bool { return m.Name == "connections" }) {
 		t.Errorf("no metrics of its transport: %+v", c.Metrics)
 	}
 	if c.TCP.Client.TCPCounts == nil || c.TCP.Server.TCPCounts == nil || c.TCP.Server.Connections != 4 || c.TCP.Client.BytesSent == 0 || c.TCP.Server.BytesReceived == 0 {

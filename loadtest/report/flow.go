@@ -42,16 +42,6 @@ func newMetrics(list []transports.Metric, requests int64) []Metric {
 	return out
 }
 
-// Metric returns a figure of the server's flow control by its name.
-func (c *Cell) Metric(name string) (value float64, ok bool) {
-	for _, m := range c.Metrics {
-		if m.Name == name {
-			return m.Value, true
-		}
-	}
-	return 0, false
-}
-
 // flow tells what the server's flow control did, of a run with one cell, and how fair clients of fixed sizes were treated, of every cell.
 func (t *table) flow() {
 	for i := range t.all {
@@ -59,7 +49,7 @@ func (t *table) flow() {
 		if c.MixBy == "client" {
 			for _, f := range c.Fairness {
 				t.line("%s, clients of %s: Jain's index %s over %s, %s to %s answers/s each.", t.whereRun(c), SizeText(f.Size),
-					strconv.FormatFloat(f.Jain, 'f', 4, 64), count(int64(f.Clients), "client"), figureText(f.Min), figureText(f.Max))
+					strconv.FormatFloat(f.Jain, 'f', 4, 64), count(int64(f.Clients), "client"), Figure(f.Min), Figure(f.Max))
 			}
 		}
 	}
@@ -70,19 +60,11 @@ func (t *table) flow() {
 	t.line("The server's flow control, states at the end and counters over the interval (for each request):")
 	var parts []string
 	for _, m := range t.all[0].Metrics {
-		text := m.Name + " " + figureText(m.Value)
+		text := m.Name + " " + Figure(m.Value)
 		if m.PerRequest != nil && m.Value != 0 {
-			text += " (" + figureText(*m.PerRequest) + ")"
+			text += " (" + Figure(*m.PerRequest) + ")"
 		}
 		parts = append(parts, text)
 	}
 	t.line("  %s", strings.Join(parts, ", "))
-}
-
-// figureText is a figure to three digits, with its thousands told apart.
-func figureText(v float64) string {
-	if v >= 1000 || v == float64(int64(v)) {
-		return thousands(int64(v + 0.5))
-	}
-	return strconv.FormatFloat(round(v), 'f', -1, 64)
 }

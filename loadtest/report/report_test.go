@@ -146,29 +146,35 @@ func TestTable(t *testing.T) {
 		"empty": func() report.Run { r := sample(t, "p99<10ms"); r.Cells, r.Interrupted = nil, true; return r },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var out strings.Builder
-			if err := report.Table(&out, build()); err != nil {
-				t.Fatal(err)
-			}
-			for line := range strings.Lines(out.String()) {
-				if n := len([]rune(strings.TrimRight(line, "\n"))); n > report.Width {
-					t.Errorf("a line of %d columns, at most %d are wanted: %s", n, report.Width, line)
-				}
-			}
-			path := filepath.Join("testdata", name+".txt")
-			if *rewrite {
-				if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if out.String() != string(want) {
-				t.Errorf("the table has changed (-rewrite takes it over):\n%s\nwant:\n%s", out.String(), want)
-			}
+			asPublished(t, name, build())
 		})
+	}
+}
+
+// asPublished holds a run's table against testdata/NAME.txt, and to its width.
+func asPublished(t *testing.T, name string, r report.Run) {
+	t.Helper()
+	var out strings.Builder
+	if err := report.Table(&out, r); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > report.Width {
+			t.Errorf("a line of %d columns, at most %d are wanted: %s", n, report.Width, line)
+		}
+	}
+	path := filepath.Join("testdata", name+".txt")
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != string(want) {
+		t.Errorf("the table has changed (-rewrite takes it over):\n%s\nwant:\n%s", out.String(), want)
 	}
 }
 

@@ -300,6 +300,9 @@ func SizeText(n int) string {
 }
 
 func thousands(n int64) string {
+	if n < 0 {
+		return "-" + thousands(-n)
+	}
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]

@@ -147,14 +147,14 @@ func (t *table) missing(c *Cell, sides []Side) {
 	tell("Hardware counters", reasons)
 }
 
-// Figure is a figure for each request, to three digits.
+// Figure is a figure that is no time, for a person: whole from 1,000 on, with its thousands told apart, otherwise to three digits.
 func Figure(v float64) string {
-	switch v = round(v); {
-	case v >= 1000:
-		return thousands(int64(v))
+	switch {
+	case v >= 1000 || v == math.Trunc(v):
+		return thousands(int64(math.Round(v)))
 	case v > 0 && v < 0.001:
 		return "<0.001"
 	default:
-		return strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64)
+		return strconv.FormatFloat(math.Round(round(v)*1000)/1000, 'f', -1, 64)
 	}
 }

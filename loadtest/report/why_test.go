@@ -3,8 +3,6 @@ package report_test
 import (
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -86,28 +84,7 @@ func TestWhy(t *testing.T) {
 		}(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			var out strings.Builder
-			if err := report.Table(&out, r); err != nil {
-				t.Fatal(err)
-			}
-			for line := range strings.Lines(out.String()) {
-				if n := len([]rune(strings.TrimRight(line, "\n"))); n > report.Width {
-					t.Errorf("a line of %d columns, at most %d are wanted: %s", n, report.Width, line)
-				}
-			}
-			path := filepath.Join("testdata", name+".txt")
-			if *rewrite {
-				if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if out.String() != string(want) {
-				t.Errorf("it has changed (-rewrite takes it over):\n%s\nwant:\n%s", out.String(), want)
-			}
+			asPublished(t, name, r)
 		})
 	}
 
