@@ -86,7 +86,10 @@ func searched(r report.Run) string {
 	text := fmt.Sprintf("%d trials, limit %q:", len(r.Cells), c.Limit)
 	for i := range r.Cells {
 		cell := &r.Cells[i]
-		text += fmt.Sprintf(" %.0f/s p99 %.1f ms", *cell.OfferedRate, cell.Response.Values["p99"]/1e3)
+		text += fmt.Sprintf(" %.0f/s", *cell.OfferedRate)
+		if p99, ok := cell.Response.Values["p99"]; ok {
+			text += fmt.Sprintf(" p99 %.1f ms", p99/1e3)
+		}
 		if cell.Schedule.Behind > 0 {
 			text += fmt.Sprintf(" (%d behind)", cell.Schedule.Behind)
 		}

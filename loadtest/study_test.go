@@ -151,7 +151,7 @@ func (s *study) write(folder string) error {
 func bench(t *testing.T, args ...string) *plan {
 	t.Helper()
 	t.Setenv(asMain, "1") // for the hosted gateways
-	o, _ := parse(args, io.Discard, t.Output())
+	o, _ := parse(append(slices.Clone(args), "--out", t.TempDir()), io.Discard, t.Output())
 	if o == nil {
 		t.Fatalf("%q is no command line", args)
 	}
