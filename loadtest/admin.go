@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -60,7 +59,6 @@ func (p *plan) prepareAdmin() error {
 		scheme = "https"
 		transport.TLSClientConfig = p.tls.Clone()
 		transport.TLSClientConfig.ServerName = host
-		transport.TLSClientConfig.MinVersion = tls.VersionTLS12
 	}
 	p.admin = &adminReader{
 		client:  orderentryv1connect.NewAdminServiceClient(&http.Client{Transport: transport}, scheme+"://"+o.Admin, connect.WithReadMaxBytes(maxCounters)),

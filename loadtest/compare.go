@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -35,9 +34,7 @@ func (o *options) compare(stdout, stderr io.Writer) int {
 		return exitFailure
 	}
 	if o.Format == "json" {
-		encoder := json.NewEncoder(stdout)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(comparison)
+		err = writeJSON(stdout, comparison)
 	} else {
 		err = report.CompareTable(stdout, comparison, nameA, nameB)
 	}

@@ -43,6 +43,7 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 		result.Timer = &timer
 	}
 	live := newProgress(stderr)
+	left := 0 // cells for which the budget had no time
 	measured := make([]*report.Cell, len(p.cells))
 	if p.options.Resume {
 		if err := p.resume(&result, measured); err != nil {
@@ -64,12 +65,15 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 			err = p.cell(ctx, c, i, &rc, live)
 			live.clear()
 		}
-		outOfTime, _ := errors.AsType[usedUpError](err)
+		_, outOfTime := errors.AsType[usedUpError](err)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			continue // it had not begun
-		case err != nil && (unreachable != nil || outOfTime.total > 0): // said once, not for every cell
+		case err != nil && (unreachable != nil || outOfTime): // said once, not for every cell
 			rc.Fail(err)
+			if outOfTime {
+				left++
+			}
 		case err != nil:
 			rc.Fail(err)
 			advice := ""
@@ -95,7 +99,7 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 		fmt.Fprintf(stderr, "loadtest: the results stand on the standard output alone: %v\n", notKept)
 		return exitFailure
 	}
-	status, why := p.status(result)
+	status, why := p.status(result, left)
 	if why != "" {
 		fmt.Fprintln(stderr, "loadtest:", why)
 	}
@@ -249,7 +253,7 @@ func threads(cores machine.Plan, engine string) {
 		n = len(cores.Clients)
 	}
 	if engine == transports.EngineSpin {
-		n = max(n, 2)
+		n = max(n, host.LeastProcs)
 	}
 	runtime.GOMAXPROCS(n)
 }
@@ -369,14 +373,12 @@ func (p *plan) where(stdout io.Writer) error {
 }
 
 // status is what the run comes to for the process's exit. A failure outweighs all, since cells are missing; a missed objective
-// outweighs an invalid cell beside it, since it was measured.
-func (p *plan) status(r report.Run) (int, string) {
-	var failed, left, missed, undecided, invalid int
+// outweighs an invalid cell beside it, since it was measured. For so many cells as are left the budget had no time.
+func (p *plan) status(r report.Run, left int) (int, string) {
+	failed := -left // of the cells without figures, those that were left are no failures
+	var missed, undecided, invalid int
 	for _, c := range r.Cells {
 		switch {
-		case c.Validity == runner.Invalid && c.Client == nil && p.options.Budget > 0 && strings.HasSuffix(strings.Join(c.Reasons, ""), usedUpError{p.options.Budget}.Error()):
-			left++
-			continue
 		case c.Validity == runner.Invalid && c.Client == nil:
 			failed++
 			continue

@@ -271,7 +271,7 @@ func TestUsage(t *testing.T) {
 			"matrix --transports tcp,tcp:none,none": `both "none" and "none" are given`,
 		} {
 			var stderr strings.Builder
-			if status := run(strings.Fields(args), nil, &stderr, &stderr); status != exitUsage || !strings.Contains(stderr.String(), want) {
+			if status := run(append(strings.Fields(args), "--out", t.TempDir()), nil, &stderr, &stderr); status != exitUsage || !strings.Contains(stderr.String(), want) {
 				t.Errorf("%s: status %d, %q; want 2 and %q", args, status, stderr.String(), want)
 			}
 		}

@@ -59,7 +59,7 @@ func TestGetBookRefusals(t *testing.T) {
 		"--size 64", "--size-mix 64:1", "--ack minimal", "--cancel-share 0.1", "--replace-share 0.1",
 	} {
 		var out, stderr bytes.Buffer
-		status := run(append([]string{"--operation", "get-book"}, strings.Fields(args)...), nil, &out, &stderr)
+		status := run(append([]string{"--operation", "get-book", "--out", t.TempDir()}, strings.Fields(args)...), nil, &out, &stderr)
 		flag, _, _ := strings.Cut(args, " ")
 		if status != exitUsage || !strings.Contains(stderr.String(), flag+": not with --operation get-book") {
 			t.Errorf("%s: status %d, %s", args, status, stderr.String())
@@ -71,7 +71,7 @@ func TestGetBookRefusals(t *testing.T) {
 		"--operation mass-cancel":                `must be one of "submit-order","get-book"`,
 	} {
 		var out, stderr bytes.Buffer
-		if status := run(strings.Fields(args), nil, &out, &stderr); status != exitUsage || !strings.Contains(stderr.String(), want) {
+		if status := run(append(strings.Fields(args), "--out", t.TempDir()), nil, &out, &stderr); status != exitUsage || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%s: status %d, %s, want %q", args, status, stderr.String(), want)
 		}
 	}

@@ -272,15 +272,8 @@ func limit(choice string) string {
 
 // notYet refuses what is announced for a later release, by its name.
 func (o *options) notYet() error {
-	for _, f := range []struct {
-		name  string
-		given bool
-	}{
-		{"--explain", o.Explain},
-	} {
-		if f.given {
-			return fmt.Errorf("not yet: %s comes with a later release", f.name)
-		}
+	if o.Explain {
+		return errors.New("not yet: --explain comes with a later release")
 	}
 	if slices.Contains([]string{"report", "cost", "advise"}, o.command) {
 		return fmt.Errorf("not yet: %s comes with a later release", o.command)

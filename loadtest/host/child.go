@@ -124,15 +124,15 @@ func finite(list []transports.Metric) []transports.Metric {
 	return slices.DeleteFunc(list, func(m transports.Metric) bool { return math.IsNaN(m.Value) || math.IsInf(m.Value, 0) })
 }
 
-// leastProcs is how many threads the runtime may run with an engine that spins, even on one core: with one alone, everything beside the spinning
+// LeastProcs is how many threads the runtime may run with an engine that spins, even on one core: with one alone, everything beside the spinning
 // loop waits for the scheduler's time slice of 10 ms.
-const leastProcs = 2
+const LeastProcs = 2
 
 func start(ctx context.Context, task Task, stderr io.Writer) (Ready, served, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if task.Engine == transports.EngineSpin {
-		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), leastProcs))
+		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), LeastProcs))
 	}
 	ready := Ready{PID: os.Getpid(), GoVersion: runtime.Version(), Gomaxprocs: runtime.GOMAXPROCS(0), Sync: task.Sync}
 	cores, err := machine.Cores()
