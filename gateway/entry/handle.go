@@ -120,7 +120,7 @@ func (s *session) submit(request *pb.SubmitOrderRequest, response *pb.SubmitOrde
 	work, _ := scratches.Get().(*scratch)
 	defer scratches.Put(work)
 	c, a := &work.command, &work.answer
-	*c = orders.Command{Kind: orders.Submit, Account: s.Account, ReceivedNs: receivedNs}
+	*c = orders.Command{Kind: orders.Submit, Account: s.Key.Account, ReceivedNs: receivedNs}
 	if err := checkSubmit(request, c); err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *session) replace(request *pb.ReplaceOrderRequest, response *pb.ReplaceO
 	work, _ := scratches.Get().(*scratch)
 	defer scratches.Put(work)
 	c, a := &work.command, &work.answer
-	*c = orders.Command{Kind: orders.Replace, Account: s.Account, ReceivedNs: receivedNs}
+	*c = orders.Command{Kind: orders.Replace, Account: s.Key.Account, ReceivedNs: receivedNs}
 	if err := checkReplace(request, c); err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (s *session) cancel(request *pb.CancelOrderRequest, response *pb.CancelOrde
 	work, _ := scratches.Get().(*scratch)
 	defer scratches.Put(work)
 	c, a := &work.command, &work.answer
-	*c = orders.Command{Kind: orders.Cancel, Account: s.Account, ReceivedNs: receivedNs}
+	*c = orders.Command{Kind: orders.Cancel, Account: s.Key.Account, ReceivedNs: receivedNs}
 	if err := checkChange(request.GetRequestId(), request.GetClientOrderId(), c); err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (s *session) massCancel(request *pb.MassCancelRequest, response *pb.MassCan
 	work, _ := scratches.Get().(*scratch)
 	defer scratches.Put(work)
 	c, a := &work.command, &work.answer
-	*c = orders.Command{Kind: orders.MassCancel, Account: s.Account, ReceivedNs: receivedNs}
+	*c = orders.Command{Kind: orders.MassCancel, Account: s.Key.Account, ReceivedNs: receivedNs}
 	if err := checkMassCancel(request, c); err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (s *session) cancelAllAfter(request *pb.CancelAllAfterRequest, response *pb
 	if err := s.trades(canceling); err != nil {
 		return err
 	}
-	c := orders.Command{Kind: orders.CancelAllAfter, Account: s.Account, ReceivedNs: receivedNs}
+	c := orders.Command{Kind: orders.CancelAllAfter, Account: s.Key.Account, ReceivedNs: receivedNs}
 	if err := checkCancelAllAfter(request, &c); err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (s *session) getOrder(request *pb.GetOrderRequest, response *pb.GetOrderRes
 		return badID("client_order_id", 1)
 	}
 	var order orders.Order
-	s.gateway.sequencer.Read(func(state *orders.State, _ uint64) { order, ok = state.Order(s.Account, id) })
+	s.gateway.sequencer.Read(func(state *orders.State, _ uint64) { order, ok = state.Order(s.Key.Account, id) })
 	if !ok {
 		return transports.Refuse(pb.Reason_REASON_NOT_FOUND, "the account has no order %s", id)
 	}
@@ -85,7 +85,7 @@ func (s *session) listOrders(request *pb.ListOrdersRequest, response *pb.ListOrd
 	var ok bool
 	open := request.GetState() != pb.ListOrdersState_LIST_ORDERS_STATE_ALL
 	s.gateway.sequencer.Read(func(state *orders.State, _ uint64) {
-		p.orders, next, ok = state.List(s.Account, open, after, n, p.orders[:0])
+		p.orders, next, ok = state.List(s.Key.Account, open, after, n, p.orders[:0])
 	})
 	if !ok {
 		return badToken()

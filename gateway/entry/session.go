@@ -36,6 +36,9 @@ type sessionName struct {
 	id      orders.ID
 }
 
+// Account implements transports.AccountSession: its keys share what a transport gives by account.
+func (s *session) Account() string { return s.Name }
+
 // Commit implements transports.Session.
 func (s *session) Commit(r transports.Releaser, mark uint64) { s.gateway.sequencer.Commit(r, mark) }
 
@@ -88,7 +91,7 @@ func (s *session) execute(c *orders.Command, answer *orders.Answer) error {
 // logon opens a named session on this connection, or takes it over from another one. The reader of its events is opened first: who is refused
 // that has changed nothing, and whoever held the session goes on.
 func (s *session) logon(request *pb.Logon, response *pb.LogonAck, receivedNs int64) error {
-	c := orders.Command{Kind: orders.Logon, Account: s.Account, ReceivedNs: receivedNs}
+	c := orders.Command{Kind: orders.Logon, Account: s.Key.Account, ReceivedNs: receivedNs}
 	if err := checkLogon(request, &c); err != nil {
 		return err
 	}
@@ -107,7 +110,7 @@ func (s *session) logon(request *pb.Logon, response *pb.LogonAck, receivedNs int
 	if err != nil {
 		return err
 	}
-	name := sessionName{s.Account, c.SessionID}
+	name := sessionName{s.Key.Account, c.SessionID}
 	old := g.holders[name]
 	if old != nil {
 		old.mu.Lock() // its requests under way are executed first, later ones see that it is over
@@ -130,7 +133,7 @@ func (s *session) logon(request *pb.Logon, response *pb.LogonAck, receivedNs int
 		g.logger.Debug("session taken over", "account", s.Name, "session", c.SessionID.String())
 	}
 	s.info = orders.SessionInfo{
-		Number: answer.Session - 1, Account: s.Account, ID: c.SessionID,
+		Number: answer.Session - 1, Account: s.Key.Account, ID: c.SessionID,
 		Mode: c.DisconnectMode, GraceNs: c.GraceNs, LoggedOn: true, Incarnation: answer.Incarnation,
 	}
 	s.number.Store(answer.Session)
@@ -150,7 +153,7 @@ func (s *session) placeOf(request *pb.Logon) (epoch uint32, next uint64, err err
 		return 0, 0, transports.Malformed("last_sequence", "no event has the number %d", seen)
 	}
 	s.gateway.sequencer.Read(func(state *orders.State, _ uint64) {
-		epoch, next, err = feed.Place(state, s.Account, request.GetEpoch(), seen+1)
+		epoch, next, err = feed.Place(state, s.Key.Account, request.GetEpoch(), seen+1)
 	})
 	if err != nil {
 		f := *transports.AsFault(err)
@@ -178,7 +181,7 @@ func (s *session) logout(request *pb.Logout, response *pb.Logout, receivedNs int
 	if s.number.Load() == 0 {
 		return transports.Malformed("", "no session is logged on on this connection")
 	}
-	c := orders.Command{Kind: orders.Logout, Account: s.Account, Session: s.number.Load(), Incarnation: s.info.Incarnation, ReceivedNs: receivedNs}
+	c := orders.Command{Kind: orders.Logout, Account: s.Key.Account, Session: s.number.Load(), Incarnation: s.info.Incarnation, ReceivedNs: receivedNs}
 	var answer orders.Answer
 	if err := g.sequencer.Execute(&c, &answer); err != nil {
 		return err
@@ -240,7 +243,7 @@ func (s *session) openReader(old *session, epoch uint32, next uint64) (*events, 
 	if old != nil {
 		replaces = old.reader.Reader
 	}
-	reader, err := s.gateway.feed.OpenSession(replaces, s.Account, epoch, next)
+	reader, err := s.gateway.feed.OpenSession(replaces, s.Key.Account, epoch, next)
 	if err != nil {
 		return nil, err
 	}
@@ -280,10 +283,10 @@ func (s *session) readable(name string) (account uint32, err error) {
 		if s.Role != Trade {
 			return 0, transports.Malformed("account", "this key has no account of its own: name one of those whose events it reads")
 		}
-		return s.Account, nil
+		return s.Key.Account, nil
 	}
 	account, ok := s.gateway.accountNumber(name)
-	if ok && s.Role == Trade && account == s.Account {
+	if ok && s.Role == Trade && account == s.Key.Account {
 		return account, nil
 	}
 	if ok && s.Role == DropCopy && slices.Contains(s.Accounts, account) {

@@ -516,7 +516,7 @@ func stream(t *testing.T, s *session) (list [][]byte) {
 	left := map[uint32]uint64{}
 	s.gateway.sequencer.Read(func(state *orders.State, _ uint64) {
 		for epoch := range state.Epoch() {
-			next, _ := state.EventRange(s.Account, epoch+1)
+			next, _ := state.EventRange(s.Key.Account, epoch+1)
 			left[epoch+1] = next - 1
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,6 +139,11 @@ func checkEngines(c Config) error {
 	for _, t := range all.All() {
 		engine := c.Listeners[t.Name].Engine
 		switch {
+		case engine == transports.EngineSpin && slices.Contains(t.Engines, engine):
+			if n := cores(); n < 2 {
+				return fmt.Errorf("listeners.%s.engine %q never sleeps, and would share its core with everything else, clients on this machine included: it takes 2 whole cores, there are %d; choose %s",
+					t.Name, engine, n, strings.Join(slices.DeleteFunc(slices.Clone(t.Engines), func(e string) bool { return e == engine }), " or "))
+			}
 		case engine == "" || slices.Contains(t.Engines, engine):
 		case len(t.Engines) == 0:
 			return fmt.Errorf("listeners.%s.engine %q: %s has no choice of engines", t.Name, engine, t.Name)
@@ -240,6 +246,11 @@ func (s *Server) listen(ctx context.Context) error {
 		gateway = s.wrap(gateway)
 	}
 	n := &s.config.Connections
+	for _, l := range s.config.Listeners {
+		if l.Engine == transports.EngineSpin && !l.Disabled && runtime.GOMAXPROCS(0) < 2 {
+			runtime.GOMAXPROCS(2) // see EngineSpin
+		}
+	}
 	for _, t := range all.All() {
 		l, ok := s.config.Listeners[t.Name]
 		if !ok || l.Disabled {
