@@ -53,7 +53,7 @@ type options struct {
 
 	Repeat int           `group:"How long" default:"1" placeholder:"N" help:"Runs of every cell, interleaved, each with a gateway of its own: what compare needs, ${runs} at least. (${default})"`
 	Budget time.Duration `group:"How long" xor:"length" placeholder:"TIME" help:"Time of the run, starts and warm-ups included, shared out equally. It is kept: cells become shorter, and what no time is left for is not measured, which is said."`
-	Resume bool          `group:"How long" help:"Keep the cells that a run with the same flags has already measured into --out, and measure the others. Only --budget and what is printed may differ, and --repeat may grow."`
+	Resume bool          `group:"How long" help:"Keep the cells that a run with the same flags has already measured into --out, and measure the others. Only --budget, --admin, the keys and what is printed may differ, and --repeat may grow."`
 
 	SLO []string `group:"Judgement" name:"slo" placeholder:"EXPR" sep:"none" help:"Objective on the response time, repeatable: 'p99<10ms', 'p99.9<=50ms', 'max<1s', 'mean<200us'. When one is missed the exit status is 99. The default, ${slo}, only informs."`
 
