@@ -4,13 +4,12 @@ import (
 	"context"
 	"time"
 
-	"tailgate/gateway/server"
 	"tailgate/transports"
 )
 
 // delayed puts a known time before the handling of every exchange, by asking the monotonic clock until it has passed: the core is busy with it, as it would be
 // with a handler that does more, and no timer rounds it. The order path behind is the real one.
-func delayed(by time.Duration) server.Wrap {
+func delayed(by time.Duration) func(transports.Gateway) transports.Gateway {
 	return func(gateway transports.Gateway) transports.Gateway { return delayedGateway{gateway, by} }
 }
 

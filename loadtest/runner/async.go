@@ -259,7 +259,8 @@ func (r *run) expire(over <-chan struct{}) {
 }
 
 // deadlines gives every request its time by contexts that all share which begin about the same time: a request has at least Timeout and at most a tenth
-// more, without a timer of its own. Safe for concurrent use.
+// more, without a timer of its own. Clients with goroutines have a context each instead: their transports derive others from it, and would all meet at the
+// lock of one that is shared. Safe for concurrent use.
 type deadlines struct {
 	run     *run
 	current atomic.Pointer[deadline]

@@ -109,3 +109,22 @@ func share(c machine.Counters, cores int) float64 {
 	}
 	return float64(c.UserCPU+c.SystemCPU) / (float64(c.At) * float64(cores))
 }
+
+// differences are the metrics of an interval by its edges: a counter's difference, a state at the end. What only one edge has is left out: it was no part of
+// the whole interval.
+func differences(from, until []transports.Metric) []transports.Metric {
+	var list []transports.Metric
+	for _, m := range until {
+		for _, earlier := range from {
+			if earlier.Name != m.Name {
+				continue
+			}
+			if m.Counter {
+				m.Value -= earlier.Value
+			}
+			list = append(list, m)
+			break
+		}
+	}
+	return list
+}

@@ -1,10 +1,6 @@
 package runner
 
-import (
-	"math"
-
-	"tailgate/transports"
-)
+import "math"
 
 // Fairness is how equally the clients of one size were served in a closed loop.
 type Fairness struct {
@@ -55,23 +51,4 @@ func (r *run) fairness(clients []*client, seconds float64) []Fairness {
 		served = append(served, f)
 	}
 	return served
-}
-
-// differences are the metrics of an interval by its edges: a counter's difference, a state at the end. What only one edge has is left out: it was no part of
-// the whole interval.
-func differences(from, until []transports.Metric) []transports.Metric {
-	var list []transports.Metric
-	for _, m := range until {
-		for _, earlier := range from {
-			if earlier.Name != m.Name {
-				continue
-			}
-			if m.Counter {
-				m.Value -= earlier.Value
-			}
-			list = append(list, m)
-			break
-		}
-	}
-	return list
 }

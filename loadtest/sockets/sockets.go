@@ -1,6 +1,7 @@
 package sockets
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"time"
@@ -38,6 +39,8 @@ type figures struct {
 	retransmits, bytesSent, bytesReceived, segmentsSent, segmentsReceived uint64
 	busy, receiverLimited, bufferLimited                                  time.Duration
 }
+
+var errNoAddress = errors.New("the server has no TCP address")
 
 // Look is the sockets with the server's port at one moment.
 type Look struct {

@@ -14,8 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var errNoAddress = errors.New("the server has no TCP address")
-
 // noteOwn adds the sockets that this process has now.
 func (w *Watch) noteOwn() {
 	entries, err := os.ReadDir("/proc/self/fd")

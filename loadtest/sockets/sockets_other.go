@@ -4,8 +4,6 @@ package sockets
 
 import "errors"
 
-var errNoAddress = errors.New("the server has no TCP address")
-
 func (w *Watch) noteOwn() {}
 
 func read(uint16) ([]socket, error) {
