@@ -16,17 +16,16 @@ type Capacity struct {
 	Size          int      `json:"size"` // 0 where it is mixed, or where there are no orders
 	Clients       int      `json:"clients"`
 	SLO           string   `json:"slo"`
-	LossRatio     float64  `json:"goal_loss_ratio"`        // share of requests that may be late, failed or unsent
-	FinalDuration float64  `json:"goal_final_seconds"`     // of a full-length trial
-	DurationSum   float64  `json:"goal_duration_sum"`      // seconds of trials that decide on a rate
-	ExceedRatio   float64  `json:"goal_exceed_ratio"`      // share of that time that may lose more
-	Width         float64  `json:"goal_width"`             // how near the bounds have to come: upper / lower - 1
-	Arrivals      string   `json:"arrivals"`               // of every trial: poisson or constant
-	Rate          *float64 `json:"rate"`                   // the result: the relevant lower bound, requests a second; null where none was found
-	Lower         *float64 `json:"lower"`                  // relevant lower bound, the same
-	Upper         *float64 `json:"upper"`                  // relevant upper bound; null where none was reached
-	Conditional   *float64 `json:"conditional_throughput"` // of requests in time, at the lower bound
-	Limit         string   `json:"limit"`                  // why the bounds are not as near as asked for, an irregular result by the RFC: tester, maximum, minimum, trials, interrupted; empty where they are
+	LossRatio     float64  `json:"goal_loss_ratio"`           // share of requests that may be late, failed or unsent
+	FinalDuration float64  `json:"goal_final_seconds"`        // of a full-length trial
+	DurationSum   float64  `json:"goal_duration_sum_seconds"` // of trials that decide on a rate
+	ExceedRatio   float64  `json:"goal_exceed_ratio"`         // share of that time that may lose more
+	Width         float64  `json:"goal_width"`                // how near the bounds have to come: upper / lower - 1
+	Arrivals      string   `json:"arrivals"`                  // of every trial: poisson or constant
+	Rate          *float64 `json:"rate"`                      // the result: the relevant lower bound, requests a second; null where none was found
+	Upper         *float64 `json:"upper"`                     // relevant upper bound; null where none was reached
+	Conditional   *float64 `json:"conditional_throughput"`    // of requests in time, at the lower bound
+	Limit         string   `json:"limit"`                     // why the bounds are not as near as asked for, an irregular result by the RFC: tester, maximum, minimum, trials, interrupted; empty where they are
 	Trials        int      `json:"trials"`
 }
 
@@ -41,7 +40,7 @@ func NewCapacity(c Cell, r capacity.Result) Capacity {
 	return Capacity{
 		Transport: c.Transport, Spec: c.Spec, Operation: c.Operation, Size: c.Size, Clients: c.Clients, SLO: r.Goal.Name,
 		LossRatio: r.Goal.LossRatio, FinalDuration: r.Goal.FinalDuration.Seconds(), DurationSum: r.Goal.DurationSum.Seconds(), ExceedRatio: r.Goal.ExceedRatio, Width: r.Width, Arrivals: c.Arrivals,
-		Rate: positive(r.Lower), Lower: positive(r.Lower), Upper: positive(r.Upper), Conditional: positive(r.Conditional), Limit: r.Limit, Trials: r.Trials,
+		Rate: positive(r.Lower), Upper: positive(r.Upper), Conditional: positive(r.Conditional), Limit: r.Limit, Trials: r.Trials,
 	}
 }
 

@@ -214,8 +214,8 @@ func newFates(counts record.Counts) Fates {
 // Objective is an SLO held against the cell.
 type Objective struct {
 	Expr       string   `json:"expr"`
-	ObservedUS *float64 `json:"observed"` // microseconds; null where infinite or not known
-	Met        *bool    `json:"met"`      // null where the samples carry no verdict, and for the floor
+	ObservedUS *float64 `json:"observed_us"` // null where infinite or not known
+	Met        *bool    `json:"met"`         // null where the samples carry no verdict, and for the floor
 }
 
 // Latency is a distribution in microseconds. A figure is null where it is infinite (so many requests got no answer) or where the samples are
