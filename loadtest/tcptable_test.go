@@ -80,7 +80,7 @@ type tableRow struct {
 	measure, engine, against string
 	value                    func(tableRound) (float64, bool)
 	must                     func(rounds []tableRound) (text string, limit float64)
-	mustBe, aim              float64 // where must is nil
+	mustBe, aim              float64 // where must is nil; at least 0 is no bound, so the row is shown and passes nothing
 	atMost                   bool    // otherwise at least
 	digits                   int
 }
@@ -115,7 +115,7 @@ func TestTCPTable(t *testing.T) {
 		fmt.Sprintf("%s, %d cores, kernel %s, %s, %s; server on core %v, clients on core %v; journal os; cells of %v.", e.CPU, e.OnlineCores, e.Kernel, e.GoVersion, e.CongestionControl, b.cores.Server, b.cores.Clients, b.duration),
 		"", "| measure | engine | against | median (least..greatest) | rounds | must | aim | |", "|---|---|---|---|---|---|---|---|",
 	}
-	met := 0
+	asked := 0
 	for _, g := range tableGroups() {
 		g.rows = slices.DeleteFunc(g.rows, func(r tableRow) bool { return !rows.MatchString(r.name(g.name)) })
 		if len(g.rows) == 0 {
@@ -124,14 +124,14 @@ func TestTCPTable(t *testing.T) {
 		rounds := b.measure(t, g)
 		for _, row := range g.rows {
 			line, ok := row.line(rounds)
-			met++
+			asked++
 			if !ok {
 				t.Errorf("%s: %s", row.name(g.name), line)
 			}
 			out = append(out, line)
 		}
 	}
-	if met == 0 {
+	if asked == 0 {
 		t.Errorf("no row is called as %s=%q asks", tableEnv, want)
 	}
 	fmt.Fprintf(t.Output(), "\n%s\n", strings.Join(append(out, b.troubles...), "\n"))
@@ -244,14 +244,20 @@ func (r *tableRow) line(rounds []tableRound) (text string, ok bool) {
 	if r.must != nil {
 		bound, limit = r.must(rounds)
 	}
+	shown := r.must == nil && r.mustBe == 0 && !r.atMost
+	if shown {
+		bound = "-"
+	}
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', r.digits, 64) }
 	figure, verdict := "-", "NOT MEASURED"
 	if len(values) > 0 {
-		middle := median(values)
+		middle := stats.Median(values)
 		figure = fmt.Sprintf("%s (%s..%s)", number(middle), number(slices.Min(values)), number(slices.Max(values)))
 		switch {
 		case r.holds(middle, r.aim) && r.holds(middle, limit):
 			verdict, ok = "PASS, and the aim", true
+		case shown:
+			verdict, ok = "shown", true
 		case r.holds(middle, limit):
 			verdict, ok = "PASS", true
 		default:
@@ -274,12 +280,6 @@ func (r *tableRow) bound(limit float64) string {
 		return "at most " + text
 	}
 	return "at least " + text
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
 // The figures of a measurement.
@@ -389,8 +389,8 @@ func tailGroup() tableGroup {
 						}
 					}
 					if limit = 1.5; len(floors) > 0 {
-						limit = max(limit, 1.1*median(floors))
-						return fmt.Sprintf("at most %.2f (the echo's %.2f)", limit, median(floors)), limit
+						limit = max(limit, 1.1*stats.Median(floors))
+						return fmt.Sprintf("at most %.2f (the echo's %.2f)", limit, stats.Median(floors)), limit
 					}
 					return "at most 1.5 (no echo)", limit
 				},
@@ -532,7 +532,7 @@ func blockP99(b stats.Block) time.Duration {
 	for _, bucket := range b.Buckets {
 		total += bucket.Count
 	}
-	rank := int64(math.Ceil(0.99 * float64(total)))
+	rank := stats.P99.Rank(total)
 	for _, bucket := range b.Buckets {
 		if rank -= bucket.Count; rank <= 0 {
 			return bucket.Value
@@ -625,6 +625,10 @@ func TestTableRows(t *testing.T) {
 	}
 	row.atMost = false
 	if line, ok := row.line(rounds); !ok || !strings.Contains(line, "at least 0.19") {
+		t.Errorf("%t: %s", ok, line)
+	}
+	row.mustBe, row.aim = 0, 1
+	if line, ok := row.line(rounds); !ok || !strings.HasSuffix(line, "| - | at least 1 | shown |") {
 		t.Errorf("%t: %s", ok, line)
 	}
 }
