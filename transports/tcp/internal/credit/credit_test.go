@@ -286,6 +286,33 @@ func TestHoardersDoNotKeepOthersWaiting(t *testing.T) {
 	}
 }
 
+// What a server slept through is not held against its clients: they are asked for nothing, and nobody gets what is theirs.
+func TestTheServerSleeps(t *testing.T) {
+	p := New(Config{Capacity: 4096, Largest: 1000})
+	var h heard
+	s := p.Open("s", 0, &h)
+	demand(t, s, 0, 0, 300, 300)
+	_, waiting := shorten(t, p)
+	now := ms
+	p.Tick(now)
+	for range 10 {
+		now += 200 * ms
+		p.Tick(now)
+		now += ms
+		p.Tick(now)
+	}
+	if h.what != 0 || waiting.Granted() != DefaultFloor || p.Stats().Hoarded != 0 {
+		t.Errorf("told %03b, another has %d; %+v", h.what, waiting.Granted(), p.Stats())
+	}
+	for range 10 { // but when it is awake
+		now += ms
+		p.Tick(now)
+	}
+	if p.Stats().Hoarded != 300-DefaultFloor {
+		t.Errorf("%+v", p.Stats())
+	}
+}
+
 // A client that takes none of its answers has about half of the float in them at most, whatever it asks for, and others go on.
 func TestAnswersThatNobodyTakes(t *testing.T) {
 	p := New(Config{MinFloat: 2000})

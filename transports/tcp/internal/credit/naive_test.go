@@ -296,10 +296,11 @@ func (t *twin) close(now int64, s *twinShare) {
 
 func (t *twin) tick(now int64) {
 	t.told = map[*twinShare]uint32{}
-	if now-t.lastTick > int64(t.config.Standing) {
+	gap := max(now-t.lastTick, 0)
+	t.uptime += min(gap, int64(t.config.Standing))
+	if gap > int64(t.config.Standing) { // the server was not there, or nobody waited
 		t.shortSince, t.idleSince = -1, t.uptime
 	}
-	t.uptime += min(max(now-t.lastTick, 0), int64(t.config.Standing))
 	t.lastTick = now
 	t.serve(now, nil)
 	t.reclaim(now)

@@ -215,11 +215,12 @@ func (p *Pool) Tick(now int64) (again bool) {
 	var told notices
 	p.mu.Lock()
 	// What the server slept through, stopped or starved of its core, is no client's fault.
-	if now-p.lastTick > int64(p.config.Standing) {
+	gap := max(now-p.lastTick, 0)
+	p.uptime += min(gap, int64(p.config.Standing))
+	p.lastTick = now
+	if gap > int64(p.config.Standing) {
 		p.shortSince, p.idleSince = -1, p.uptime
 	}
-	p.uptime += min(max(now-p.lastTick, 0), int64(p.config.Standing))
-	p.lastTick = now
 	p.controller.tick(now, p.unmet > 0, p.ceiling())
 	p.serve(now, nil, &told)
 	p.reclaim(now, &told)
