@@ -47,9 +47,9 @@ func (p *plan) prepareAdmin() error {
 	if o.Admin == "" {
 		return nil
 	}
-	host, _, err := net.SplitHostPort(o.Admin)
-	if err != nil || host == "" {
-		return fmt.Errorf("--admin %q: needed is HOST:PORT", o.Admin)
+	host, err := hostOf("--admin", o.Admin)
+	if err != nil {
+		return err
 	}
 	// No proxy: an administrator's key goes to the gateway and nobody else. A connection for each reading, since there are two a cell and the
 	// gateway closes idle ones.

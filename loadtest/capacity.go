@@ -94,6 +94,7 @@ func (p *plan) searchCapacity(ctx context.Context, args []string, stdout, stderr
 	if !ok {
 		return status
 	}
+	defer p.release()
 	if unreachable != nil { // said already
 		return exitFailure
 	}
@@ -114,17 +115,17 @@ func (p *plan) searchCapacity(ctx context.Context, args []string, stdout, stderr
 	}
 	notKept := p.write(ctx, &result)
 	if p.options.Format == "table" {
-		if err = report.CapacityTable(stdout, result); err == nil && notKept == nil {
+		if err = report.CapacityTable(stdout, result); err == nil && notKept.kept() {
 			err = p.where(stdout)
 		}
 	} else {
-		err = p.print(stdout, result, notKept == nil)
+		err = p.print(stdout, result, notKept.kept())
 	}
 	switch {
 	case err != nil:
 		fmt.Fprintln(stderr, "loadtest: standard output:", err)
 	case notKept != nil:
-		fmt.Fprintf(stderr, "loadtest: the results stand on the standard output alone: %v\n", notKept)
+		fmt.Fprintln(stderr, "loadtest:", notKept)
 	case result.Interrupted:
 		fmt.Fprintln(stderr, "loadtest: interrupted; what is known is kept")
 	case failed > 0:

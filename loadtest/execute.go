@@ -33,6 +33,7 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 	if !ok {
 		return status
 	}
+	defer p.release()
 	result := p.newRun(args)
 	if p.options.command == "calibrate" {
 		timer, err := lateness()
@@ -91,12 +92,12 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 	}
 	result.Cells = compact(measured)
 	notKept := p.write(ctx, &result)
-	if err := p.print(stdout, result, notKept == nil); err != nil {
+	if err := p.print(stdout, result, notKept.kept()); err != nil {
 		fmt.Fprintln(stderr, "loadtest: standard output:", err)
 		return exitFailure
 	}
 	if notKept != nil {
-		fmt.Fprintf(stderr, "loadtest: the results stand on the standard output alone: %v\n", notKept)
+		fmt.Fprintln(stderr, "loadtest:", notKept)
 		return exitFailure
 	}
 	status, why := p.status(result, left)
@@ -165,6 +166,11 @@ func (p *plan) prepare(ctx context.Context, stderr io.Writer) (status int, ok bo
 	}
 	if err := report.Probe(p.options.Out); err != nil {
 		fmt.Fprintf(stderr, "loadtest: --out: %v; nothing was measured, name a folder that can be written\n", err)
+		return exitFailure, false, nil
+	}
+	var err error
+	if p.release, err = report.Lock(p.options.Out); err != nil {
+		fmt.Fprintf(stderr, "loadtest: --out: %v; nothing was measured, name another folder, or wait\n", err)
 		return exitFailure, false, nil
 	}
 	return exitOK, true, unreachable
@@ -337,18 +343,40 @@ func compact(cells []*report.Cell) []report.Cell {
 	return list
 }
 
-// write keeps what there is, so that a run that is killed leaves its finished cells.
-func (p *plan) write(ctx context.Context, r *report.Run) error {
+// write keeps what there is, so that a run that is killed leaves its finished cells. The error says what is missing.
+func (p *plan) write(ctx context.Context, r *report.Run) *notKeptError {
 	r.Finished, r.Interrupted = time.Now(), ctx.Err() != nil
 	r.Finish()
 	if _, err := r.Write(p.options.Out); err != nil {
-		return err
+		return &notKeptError{results: true, error: err}
 	}
-	return errors.Join(
-		os.WriteFile(filepath.Join(p.options.Out, export.SchemaFile), export.Schema, 0o600),
-		os.WriteFile(filepath.Join(p.options.Out, export.MetricsFile), export.Metrics(*r), 0o600),
+	err := errors.Join(
+		report.WriteFile(filepath.Join(p.options.Out, export.SchemaFile), export.Schema),
+		report.WriteFile(filepath.Join(p.options.Out, export.MetricsFile), export.Metrics(*r)),
 	)
+	if err != nil {
+		return &notKeptError{error: err}
+	}
+	return nil
 }
+
+// notKeptError says what could not be written.
+type notKeptError struct {
+	error
+
+	results bool // run.json itself; otherwise something beside it
+}
+
+// Error implements error.
+func (e *notKeptError) Error() string {
+	if e.results {
+		return fmt.Sprintf("the results stand on the standard output alone: %v", e.error)
+	}
+	return fmt.Sprintf("%s is kept, but not all that belongs beside it: %v", report.FileName, e.error)
+}
+
+// kept says whether run.json has the results.
+func (e *notKeptError) kept() bool { return e == nil || !e.results }
 
 // print shows the run, and where its file is, unless it could not be kept.
 func (p *plan) print(stdout io.Writer, r report.Run, kept bool) error {

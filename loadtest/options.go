@@ -353,9 +353,6 @@ func (o *options) check() error {
 		if n < 1 || n > workload.MaxClients {
 			return fmt.Errorf("--clients %d: 1 to %d are allowed", n, workload.MaxClients)
 		}
-		if o.Connections > n && !o.given["rate"] {
-			return fmt.Errorf("--connections %d: at most one for each of the %d clients makes sense", o.Connections, n)
-		}
 	}
 	return nil
 }

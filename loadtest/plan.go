@@ -72,6 +72,7 @@ type plan struct {
 	admin     *adminReader     // of the target's counters; nil = they are not read
 	pace      *pacer.Config    // of an open loop; nil in a closed one
 	mix       []workload.Share // of sizes; none = every cell has its size
+	release   func()           // gives the output folder back
 }
 
 // plan checks the options and lays out the cells. Its errors are about the command line.
@@ -171,6 +172,9 @@ func (p *plan) layOut() error {
 	if p.pace != nil && len(o.Clients) == 0 && o.command != "matrix" {
 		clients = []int{50} // they only share out the connections
 	}
+	if err := o.checkLists(sizes, clients); err != nil {
+		return err
+	}
 	specs, err := p.specs(texts)
 	if err != nil {
 		return err
@@ -197,6 +201,29 @@ func (p *plan) layOut() error {
 		// The floor is run where it is lowest, beside the smallest cell, since a multiple of it needs the same size and clients.
 		smallest := slices.MinFunc(p.cells, func(a, b cell) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.clients, b.clients)) })
 		p.cells = append(p.cells, cell{spec: all.Spec{Transport: floor.Transport()}, size: smallest.size, clients: smallest.clients, floor: true, peer: report.PeerEcho})
+	}
+	return nil
+}
+
+// checkLists refuses cells that would stand twice in one run, which neither a report nor a resumed run could tell apart, and connections that no
+// client would use. An open loop only deals its requests to connections.
+func (o *options) checkLists(sizes []byteSize, clients []int) error {
+	flag := "--size"
+	if o.command == "matrix" {
+		flag = "--sizes"
+	}
+	for i, size := range sizes {
+		if slices.Contains(sizes[:i], size) {
+			return fmt.Errorf("%s: %s stands twice; for several runs of every cell use --repeat", flag, report.SizeText(int(size)))
+		}
+	}
+	for i, n := range clients {
+		if slices.Contains(clients[:i], n) {
+			return fmt.Errorf("--clients: %d stands twice; for several runs of every cell use --repeat", n)
+		}
+		if o.Connections > n && !o.given["rate"] && o.command != "capacity" {
+			return fmt.Errorf("--connections %d: at most one for each of the %d clients makes sense", o.Connections, n)
+		}
 	}
 	return nil
 }

@@ -31,9 +31,9 @@ func (p *plan) target() error {
 			return errors.New("--target: an address speaks one transport; name it with --transport")
 		}
 	}
-	host, _, err := net.SplitHostPort(o.Target)
-	if err != nil || host == "" {
-		return fmt.Errorf("--target %q: needed is HOST:PORT", o.Target)
+	host, err := hostOf("--target", o.Target)
+	if err != nil {
+		return err
 	}
 	if !o.TLS {
 		return nil
@@ -50,6 +50,18 @@ func (p *plan) target() error {
 		}
 	}
 	return nil
+}
+
+// hostOf is the host of an address that a flag names. The error is about the command line; whether the host exists is for the dialing to find out.
+func hostOf(flag, address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" {
+		return "", fmt.Errorf("%s %q: needed is HOST:PORT", flag, address)
+	}
+	if n, err := net.DefaultResolver.LookupPort(context.Background(), "tcp", port); err != nil || n == 0 {
+		return "", fmt.Errorf("%s %q: the port is a number from 1 to 65535, or the name of a service", flag, address)
+	}
+	return host, nil
 }
 
 // locate finds out whether the target is this machine: then the clients' cores may be the gateway's too. An address that cannot be looked up
@@ -94,7 +106,7 @@ func (p *plan) advice(err error) string {
 		return "; name the authority with --tls-ca, or take any certificate with --tls-insecure"
 	case o.TLS && strings.Contains(text, "tls: "):
 		return "; does this port speak TLS? Without, leave out --tls"
-	case fault != nil && !slices.Contains([]pb.Reason{pb.Reason_REASON_CONNECTION_LOST, pb.Reason_REASON_DEADLINE_EXCEEDED, pb.Reason_REASON_INTERNAL}, fault.Reason):
+	case fault != nil && !slices.Contains([]pb.Reason{pb.Reason_REASON_CONNECTION_LOST, pb.Reason_REASON_DEADLINE_EXCEEDED, pb.Reason_REASON_INTERNAL, pb.Reason_REASON_UNIMPLEMENTED}, fault.Reason):
 		return "" // the gateway itself has answered
 	default:
 		also := ", or TLS only (--tls)"

@@ -332,7 +332,7 @@ func interrupted(t *testing.T, signal syscall.Signal, args ...string) *process {
 // TestInterrupted: a signal in mid-matrix ends the cell under way, which is kept in part and marked; the finished ones are kept, the file is whole and says so, and so does the table, in
 // a line. Resumed, the run is what one that nobody interrupted is.
 func TestInterrupted(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(signal.String(), func(t *testing.T) {
 			args := []string{"matrix", "--transports", name(), "--sizes", "64", "--clients", "1,2,3", "--duration", "600ms", "--warmup", "10ms"}
 			p := interrupted(t, signal, args...)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -50,7 +49,7 @@ func Histograms(folder string, c report.Cell, result record.Result) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(name+".hgrm", percentiles, 0o600), os.WriteFile(name+".hlog", log, 0o600))
+	return errors.Join(report.WriteFile(name+".hgrm", percentiles), report.WriteFile(name+".hlog", log))
 }
 
 // Percentiles is the text of a percentile file, in microseconds.

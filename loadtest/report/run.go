@@ -4,10 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"tailgate/loadtest/floor"
 	"tailgate/loadtest/machine"
@@ -438,26 +442,46 @@ func (r *Run) Write(folder string) (string, error) {
 		return "", fmt.Errorf("report: output folder: %w", err)
 	}
 	path := filepath.Join(folder, FileName)
-	file, err := os.CreateTemp(folder, FileName+".*")
-	if err != nil {
+	if err := WriteFile(path, append(text, '\n')); err != nil {
 		return "", fmt.Errorf("report: %w", err)
 	}
-	_, writeErr := file.Write(append(text, '\n'))
+	return path, nil
+}
+
+// WriteFile writes a file of the output folder whole or not at all: what was there stays until all of the new one is there, and where there is no room
+// for it, none is taken from other files.
+func WriteFile(path string, text []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, writeErr := file.Write(text)
 	err = errors.Join(writeErr, file.Chmod(0o644), file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
-		return "", errors.Join(fmt.Errorf("report: %s: %w", path, err), os.Remove(file.Name()))
+		return errors.Join(fmt.Errorf("%s: %w", path, err), os.Remove(file.Name()))
 	}
-	return path, nil
+	return nil
 }
+
+// maxFile bounds what is read as a run.json: a matrix of 75 cells run 1,000 times each, the most that may be asked for, has about 900 MB.
+const maxFile = 1 << 30
 
 // Read reads a run.json.
 func Read(path string) (Run, error) {
-	text, err := os.ReadFile(filepath.Clean(path))
+	file, err := os.Open(filepath.Clean(path))
 	if err != nil {
 		return Run{}, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil {
+		return Run{}, err
+	}
+	if len(text) > maxFile {
+		return Run{}, fmt.Errorf("%s is no %s: it has more than %d bytes", path, FileName, maxFile)
 	}
 	var r Run
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -466,7 +490,33 @@ func Read(path string) (Run, error) {
 	if r.Schema != Schema {
 		return Run{}, fmt.Errorf("%s has the schema %q; needed is a %s with %q", path, r.Schema, FileName, Schema)
 	}
+	for i, c := range r.Cells {
+		if err := c.check(); err != nil {
+			return Run{}, fmt.Errorf("%s: cell %d of %d: %w: the file is damaged", path, i+1, len(r.Cells), err)
+		}
+	}
 	return r, nil
+}
+
+// check finds what no run writes: figures of such a cell would be printed, compared and added to as if they had been measured.
+func (c *Cell) check() error {
+	fates := []int64{c.OK, c.Rejected, c.Refused, c.TimedOut, c.Errors, c.Unsent}
+	sum := int64(0)
+	for _, n := range fates {
+		sum += n
+	}
+	name := c.Transport + c.Spec + c.Flow + c.Engine + c.Encoding + c.Operation + c.Ack + c.Arrivals + c.Peer
+	switch {
+	case !slices.Contains([]runner.Verdict{runner.Valid, runner.Suspect, runner.Invalid}, c.Validity):
+		return fmt.Errorf("validity %q", c.Validity)
+	case sum != c.Requests || slices.Min(fates) < 0:
+		return fmt.Errorf("%d requests, of which %d are accounted for", c.Requests, sum)
+	case c.Clients < 1 || c.Size < 0 || c.Run < 1 || c.Seconds < 0:
+		return fmt.Errorf("%d clients, size %d, run %d, %v s", c.Clients, c.Size, c.Run, c.Seconds)
+	case strings.ContainsFunc(name, unicode.IsControl): // they would reach a terminal
+		return fmt.Errorf("%q has control characters", name)
+	}
+	return nil
 }
 
 // round keeps a figure to three significant digits, for people.

@@ -471,7 +471,7 @@ func (t *table) floor() {
 				parts = append(parts, fmt.Sprintf("%s %sx", c.Name(), strconv.FormatFloat(round(*c.FloorMultiple), 'f', -1, 64)))
 			}
 		}
-		if len(parts) > 0 {
+		if _, known := f.Response.Values["p50"]; known && len(parts) > 0 {
 			t.line("A bare echo takes %s at p50 (%s x %d); as a multiple of it: %s.", f.Response.text("p50"), SizeText(f.Size), f.Clients, strings.Join(parts, ", "))
 		}
 	}

@@ -162,6 +162,9 @@ func (j *judge) schedule(out Outcome) {
 	if out.Scheduled == 0 || out.Seconds == 0 {
 		return
 	}
+	if out.Counts[record.Unsent] == offered && offered > 0 && !CouldNotOffer(out) {
+		j.say(&j.invalid, "not one of %d requests that were due was sent: those before them, of the warm-up, were not answered in time", offered)
+	}
 	behind := float64(out.Behind) / float64(out.Scheduled)
 	asked := float64(out.Scheduled) / out.Seconds
 	j.between(behind, suspectBehind, invalidBehind, "the generator cannot keep up: %.0f/s were due, it sent %.0f/s", asked, asked*(1-behind))

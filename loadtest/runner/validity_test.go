@@ -71,6 +71,18 @@ func TestJudge(t *testing.T) {
 		{name: "mostly idle clients", requests: -600, want: runner.Invalid, reason: "residual 30 %"},
 		{name: "too busy clients", requests: 200, want: runner.Suspect, reason: "residual -10 %"},
 		{name: "responses as long as the interval", requests: -1996, times: record.Times{Response: 4600 * time.Millisecond}, want: runner.Suspect, reason: "measure longer"},
+		{name: "nothing was sent", change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Open, o.Scheduled = &runner.OpenLoop{}, 2000
+			o.Counts[record.OK], o.Counts[record.Unsent] = 0, 2000
+		}, want: runner.Invalid, reason: "not one of 2000 requests that were due was sent"},
+		{name: "nothing was sent by the tester's own fault", change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Open, o.Scheduled, o.Behind = &runner.OpenLoop{}, 2000, 2000
+			o.Counts[record.OK], o.Counts[record.Unsent] = 0, 2000
+		}, want: runner.Invalid, reason: "the generator cannot keep up", not: "not one of"},
+		{name: "almost nothing was sent", change: func(c *runner.Cell, o *runner.Outcome) {
+			c.Open, o.Scheduled = &runner.OpenLoop{}, 2000
+			o.Counts[record.OK], o.Counts[record.Unsent] = 1, 1999
+		}, want: runner.Valid},
 		{name: "a connection missing", change: func(_ *runner.Cell, o *runner.Outcome) { o.Connections.Open = 1 }, want: runner.Invalid, reason: "1 of 2 connections were open at the end"},
 		{name: "the gateway has ended", requests: 600, change: func(_ *runner.Cell, o *runner.Outcome) { o.Connections.Open = 0 }, want: runner.Invalid, first: "none of 2 connections was open at the end", reason: "Little's law"},
 		{name: "connections unknown", change: func(_ *runner.Cell, o *runner.Outcome) {
