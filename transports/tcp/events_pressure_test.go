@@ -29,7 +29,7 @@ func narrow(t testing.TB, server transports.Server) {
 func TestSlowStreamIsCutBesideOthers(t *testing.T) {
 	feed := &fake.Feed{}
 	log := &logged{}
-	server := listen(t, &fake.Gateway{Feed: feed}, transports.ListenConfig{Logger: log.logger(), Limits: transports.Limits{WriteTimeout: 200 * time.Millisecond}})
+	server := listen(t, &fake.Gateway{Feed: feed}, transports.ListenConfig{Logger: log.logger(), Limits: transports.Limits{WriteTimeout: time.Second}})
 	deaf := greet(t, server, wire.FeatureCredit)
 	deaf.stream(&pb.StreamExecutionsRequest{})
 	narrow(t, server)

@@ -30,9 +30,10 @@ const (
 	fewConns   = 4                     // so many are read without asking the kernel whether there is something to read
 	askEvery   = 16                    // rounds of those until it is asked all the same
 	clockEvery = 64                    // rounds of a spinning loop until it looks at the clock
+	yieldEvery = 256                   // rounds without work of a spinning loop until it lets others run, where they wait for this thread
 )
 
-// loop is an event loop that reads the connections of a server on one thread: one message, or one read of small ones, of each in turn. Who is next is decided
+// loop is an event loop: one goroutine that reads all connections of a server, one message, or one read of small ones, of each in turn. Who is next is decided
 // here and not by the scheduler, and nobody is woken to be served. A spinning loop never sleeps, so that no request waits until a thread has been woken; a parking one
 // sleeps in the kernel. What other goroutines have to say comes by mail.
 //
@@ -52,7 +53,7 @@ type loop struct {
 	mu   sync.Mutex
 	mail []*looped
 
-	// Of the thread.
+	// Of the goroutine.
 	slots   []*looped // by the number that the kernel gives back with an event, nil where free
 	free    []int32
 	open    int
@@ -61,12 +62,14 @@ type loop struct {
 	letters []*looped
 	events  [loopEvents]unix.EpollEvent
 	round   uint
+	idle    uint  // rounds since the last that had work
+	worked  bool  // this one had some
 	ticked  int64 // when the pool of credit ticked
 	scanned int64 // when the clocks of connections were looked at
 	scanAt  int   // the slot with which that goes on
 }
 
-// looped is a connection's place in a loop. Its fields belong to the thread, but for the atomic ones.
+// looped is a connection's place in a loop. Its fields belong to the loop's goroutine, but for the atomic ones.
 type looped struct {
 	loop     *loop
 	conn     *conn
@@ -158,18 +161,23 @@ func (l *loop) stop() {
 	l.ring()
 }
 
-// run is the thread.
+// run is the loop's goroutine. It is not bound to its thread: one that is, and is preempted at the end of its time slice, waits for two threads to be woken until it
+// has both back.
 func (l *loop) run() {
 	defer close(l.done)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	for !l.stopping.Load() {
+		l.worked = false
 		l.poll()
 		if l.rung.Load() {
 			l.readMail()
 		}
 		l.turns()
 		l.clock()
+		if l.worked {
+			l.idle = 0
+		} else if l.idle++; l.idle%yieldEvery == 0 && l.spin {
+			runtime.Gosched()
+		}
 	}
 	_, _ = unix.Close(l.bell), unix.Close(l.epoll)
 }
@@ -186,20 +194,7 @@ func (l *loop) poll() {
 		}
 		return
 	}
-	n, wait := 0, !l.spin && len(l.ready) == 0
-	if wait {
-		l.sleeping.Store(true)
-		if l.rung.Load() {
-			wait = false
-		}
-	}
-	if wait {
-		n, _ = unix.EpollWait(l.epoll, l.events[:], l.patience()) // EINTR is no event, and the next round asks again
-	} else {
-		n = l.look()
-	}
-	l.sleeping.Store(false)
-	for i := range l.events[:max(n, 0)] {
+	for i := range l.events[:l.wait()] {
 		e := &l.events[i]
 		if e.Fd < 0 {
 			continue // the bell has ended the sleep, and that is all
@@ -216,6 +211,20 @@ func (l *loop) poll() {
 			l.queue(p)
 		}
 	}
+}
+
+// wait asks the kernel, and sleeps in it where a parking loop has nothing else to do. It returns the number of events.
+func (l *loop) wait() int {
+	if l.spin || len(l.ready) > 0 {
+		return l.look()
+	}
+	l.sleeping.Store(true)
+	defer l.sleeping.Store(false)
+	if l.rung.Load() { // looked at after it was said that the bell has to be rung
+		return l.look()
+	}
+	n, _ := unix.EpollWait(l.epoll, l.events[:], l.patience()) // EINTR is no event, and the next round asks again
+	return max(n, 0)
 }
 
 // look is epoll_wait without waiting, which is cheaper when the scheduler is not told of it.
@@ -250,6 +259,7 @@ func (l *loop) queue(p *looped) {
 // readMail looks at the connections that others have said something about.
 func (l *loop) readMail() {
 	l.rung.Store(false)
+	l.worked = true
 	l.mu.Lock()
 	l.mail, l.letters = l.letters, l.mail
 	l.mu.Unlock()
@@ -337,6 +347,7 @@ func (l *loop) read(p *looped) {
 			l.finish(p, c.why(err))
 			return
 		}
+		l.worked = true
 		p.readable = p.hungUp || n == len(space) // the kernel tells of what comes after a read that was not filled
 		c.received(n, transports.Now())
 	}

@@ -29,7 +29,9 @@ type peer struct {
 	next  uint32 // correlation id of the next request
 	used  uint32
 	floor uint32
-	model wire.CostModel
+
+	released uint32
+	model    wire.CostModel
 }
 
 // connect opens a connection without a handshake.

@@ -166,7 +166,7 @@ func TestHalfFrameTimesOut(t *testing.T) {
 
 // TestDribbledFrameTimesOut sends a byte again and again: the limit is for the whole frame, not for the next byte.
 func TestDribbledFrameTimesOut(t *testing.T) {
-	p := greet(t, listen(t, &gateway{}, transports.ListenConfig{Limits: transports.Limits{RequestTimeout: 100 * time.Millisecond}}), wire.FeatureCredit)
+	p := greet(t, listenWith(t, &gateway{}, transports.ListenConfig{Limits: transports.Limits{RequestTimeout: 100 * time.Millisecond}}, wide), wire.FeatureCredit)
 	b := p.order("dribble", 60<<10)
 	stop := make(chan struct{})
 	stopped := make(chan struct{})

@@ -101,7 +101,7 @@ func (s *server) startLoop(engine string) (err error) {
 		return nil
 	}
 	if s.tls != nil {
-		s.log.Warn("tcp: an event loop does not speak TLS, so the engine is another", "asked for", engine, "engine", engineNet)
+		s.log.Warn("tcp: an event loop does not speak TLS, so the engine is another", "configured", engine, "engine", engineNet)
 		return nil
 	}
 	if s.loop, err = newLoop(s, engine == engineSpin); err != nil {
