@@ -98,10 +98,13 @@ func (c *conn) stopping() bool {
 // start makes the out-buffer, when the handshake is over and the engine known. raw is nil where writes block; polled says that a loop polls the socket.
 func (c *conn) start(raw syscall.RawConn, polled bool) {
 	c.borrow, c.lastFrame = readSize, transports.Now()
-	c.box = outbox.New(outbox.Config{
+	box := outbox.New(outbox.Config{
 		Pool: &c.server.pool, Conn: c.nc, Raw: raw, Polled: polled, Limit: 2*c.server.largestAnswer + batchSize, EventRoom: eventRoom,
 		WriteTimeout: c.server.limits.WriteTimeout, OnFlushed: c.flushed, OnReady: c.ready, OnDeath: c.died,
 	})
+	c.server.mu.Lock() // for those who look at all connections
+	c.box = box
+	c.server.mu.Unlock()
 }
 
 // died logs why the connection was given up.

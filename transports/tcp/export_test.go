@@ -40,7 +40,9 @@ func Unflushed(of transports.Server) (bytes uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
-		bytes += c.box.Unflushed()
+		if c.box != nil {
+			bytes += c.box.Unflushed()
+		}
 	}
 	return bytes
 }

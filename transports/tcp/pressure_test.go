@@ -226,9 +226,9 @@ func waitLog(t testing.TB, log *logged, text string) {
 // TestSlowButSteadyReaderIsKept reads less than the kernel's buffers hold at a time, and gets everything.
 func TestSlowButSteadyReaderIsKept(t *testing.T) {
 	t.Parallel()
-	server := listen(t, &gateway{}, transports.ListenConfig{Limits: transports.Limits{WriteTimeout: 500 * time.Millisecond}})
+	server := listen(t, &gateway{}, transports.ListenConfig{Limits: transports.Limits{WriteTimeout: time.Second}})
 	p := greet(t, server, 0)
-	const n, size = 30, 1 << 19
+	const n, size = 60, 1 << 19
 	go func() {
 		for i := range n {
 			if _, err := p.conn.Write(p.order(fmt.Sprint("order-", i), size)); err != nil {
