@@ -54,6 +54,7 @@ type conn struct {
 	// Protocol state.
 	last      uint32        // correlation id of the last request accepted
 	used      uint32        // cost of the normal requests accepted, a serial number
+	released  uint32        // what the client has given back, likewise
 	announced atomic.Uint32 // the latest Granted that was appended
 	urgent    atomic.Uint32 // cost of the urgent requests accepted and not flushed
 	wants     bool          // the client's latest word is that it has more to send

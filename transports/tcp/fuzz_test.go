@@ -23,7 +23,7 @@ func FuzzServer(f *testing.F) {
 	feed := &fake.Feed{}
 	feed.Publish(3)
 	g := &fake.Gateway{Feed: feed}
-	server, err := tcp.Transport().Listen(context.Background(), g, transports.ListenConfig{Address: "127.0.0.1:0"})
+	server, err := tcp.Transport().Listen(context.Background(), g, transports.ListenConfig{Address: "127.0.0.1:0", Engine: engine})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -34,6 +34,8 @@ func FuzzServer(f *testing.F) {
 	f.Add(true, append(append([]byte{}, order...), order[:25]...))
 	f.Add(true, wire.Frame(wire.Header{Type: wire.Ping, Aux: 1<<32 - 1<<10}, nil))
 	f.Add(true, wire.Frame(wire.Header{Type: 0x80}, []byte("later")))
+	f.Add(true, wire.Frame(wire.Header{Type: wire.Demand, Credit: 21, Aux: 400, Y: 330}, nil))
+	f.Add(true, wire.Frame(wire.Header{Type: wire.Request, Flags: wire.Urgent, Code: uint16(transports.CancelOrder), Correlation: 1, X: 18, Y: 18}, []byte("\x12\x01a")))
 	logon := wire.Frame(wire.Header{Type: wire.Request, Code: uint16(transports.Logon), Correlation: 1}, []byte("\x0a\x01s\x18\x01"))
 	logout := wire.Frame(wire.Header{Type: wire.Request, Code: uint16(transports.Logout), Correlation: 2}, []byte("\x0a\x03bye"))
 	dropCopy := wire.Frame(wire.Header{Type: wire.Request, Code: uint16(transports.StreamExecutions), Correlation: 1}, []byte("\x10\x02"))

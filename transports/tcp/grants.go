@@ -40,11 +40,28 @@ func (c *conn) pay(h wire.Header, op transports.Operation) *transports.Fault {
 	if err := c.share.Request(c.exchange.ReceivedNs, h.Credit, cost, uint32(h.X), uint32(h.Y)); err != nil {
 		return transports.Refuse(pb.Reason_REASON_NO_CREDIT, "%v", err)
 	}
-	c.wants = h.Y != 0
+	c.heard(h)
 	c.used += cost
 	c.owed.Cost += cost
 	c.price = cost
 	return nil
+}
+
+// demand takes what a client has queued and gives back. A fault is fatal.
+func (c *conn) demand(h wire.Header) *transports.Fault {
+	if err := c.share.Demand(transports.Now(), h.Credit, h.Aux, uint32(h.Y)); err != nil {
+		return transports.Refuse(pb.Reason_REASON_NO_CREDIT, "%v", err)
+	}
+	c.heard(h)
+	return nil
+}
+
+// heard remembers what the client says of its queue and of what it has given back.
+func (c *conn) heard(h wire.Header) {
+	c.wants = h.Y != 0
+	if wire.After(h.Credit, c.released) {
+		c.released = h.Credit
+	}
 }
 
 // afford judges a request by its header, before room is made for the rest of it.

@@ -42,14 +42,17 @@ func (c *conn) check(h wire.Header, whole bool) *transports.Fault {
 	if h.Length > maxControl {
 		return transports.Refuse(pb.Reason_REASON_TOO_LARGE, "%v has %d bytes of payload, at most %d are taken", h.Type, h.Length, maxControl)
 	}
-	if h.Type == wire.Ping && c.share != nil && h.Aux != c.used {
+	if c.share == nil {
+		return nil
+	}
+	if h.Type == wire.Ping && h.Aux != c.used {
 		return transports.Malformed("aux", "PING says that %d of the credit is used, the gateway counts %d", h.Aux, c.used)
 	}
-	if h.Type == wire.Demand && c.share != nil && whole {
-		if err := c.share.Demand(transports.Now(), h.Credit, h.Aux, uint32(h.Y)); err != nil {
-			return transports.Refuse(pb.Reason_REASON_NO_CREDIT, "%v", err)
-		}
-		c.wants = h.Y != 0
+	if h.Type == wire.Ping && h.Credit != c.released {
+		return transports.Malformed("credit", "PING says that %d of the credit is given back, the gateway counts %d", h.Credit, c.released)
+	}
+	if h.Type == wire.Demand && whole {
+		return c.demand(h)
 	}
 	return nil
 }

@@ -185,7 +185,7 @@ func (l *loop) run() {
 // poll asks the kernel what has happened. A parking loop waits for it where there is nothing else to do.
 func (l *loop) poll() {
 	l.round++
-	if l.spin && l.open <= fewConns && l.round%askEvery != 0 {
+	if l.spin && l.open <= fewConns && len(l.slots) <= 2*fewConns && l.round%askEvery != 0 {
 		for _, p := range l.slots {
 			if p != nil {
 				p.readable = true
@@ -405,8 +405,11 @@ func (l *loop) remove(p *looped) {
 	p.conn.box.WaitWritten()
 	p.socket.release() // which takes it out of the kernel's poll
 	l.slots[p.slot] = nil
-	l.free = append(l.free, p.slot)
-	l.open--
+	if l.open--; l.open == 0 {
+		l.slots, l.free = l.slots[:0], l.free[:0]
+	} else {
+		l.free = append(l.free, p.slot)
+	}
 	l.server.leave(p.conn)
 }
 

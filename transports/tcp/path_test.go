@@ -97,21 +97,21 @@ func renumber(frames []byte, n int, first uint32) {
 
 func TestServerPathDoesNotAllocate(t *testing.T) {
 	for _, test := range []struct {
-		size     int
-		deadline uint32 // in µs, 0 = none
-	}{{64, 0}, {64, 60_000_000}, {64 << 10, 0}, {64 << 10, 60_000_000}} {
+		size, batch int
+		deadline    uint32 // of the first, in µs, 0 = none
+	}{{64, 1, 0}, {64, 1, 60_000_000}, {64, 16, 60_000_000}, {64 << 10, 1, 0}, {64 << 10, 1, 60_000_000}} {
 		c := path(t)
-		frames := requests(t, 0, 1, test.size)
+		frames := requests(t, 0, test.batch, test.size)
 		h := wire.Parse(frames)
 		h.Aux = test.deadline
 		h.Put(frames)
 		run := func() {
-			renumber(frames, 1, c.last+1)
+			renumber(frames, test.batch, c.last+1)
 			feed(t, c, frames)
 		}
 		run()
 		if n := testing.AllocsPerRun(100, run); n != 0 {
-			t.Errorf("%d bytes, %d µs to go: %v allocations a request, want 0", test.size, test.deadline, n)
+			t.Errorf("%d at a time of %d bytes, %d µs to go: %v allocations, want 0", test.batch, test.size, test.deadline, n)
 		}
 	}
 }

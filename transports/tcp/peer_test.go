@@ -169,7 +169,7 @@ func (p *peer) expectEnd() {
 // alive checks that the connection still works, by PING.
 func (p *peer) alive() {
 	p.t.Helper()
-	p.send(wire.Frame(wire.Header{Type: wire.Ping, Correlation: 77, Aux: p.used}, nil))
+	p.send(wire.Frame(wire.Header{Type: wire.Ping, Correlation: 77, Credit: p.released, Aux: p.used}, nil))
 	h, _ := p.expect(wire.Pong)
 	if h.Correlation != 77 || h.Aux != p.used || h.Credit != p.used+p.floor {
 		p.t.Fatalf("PONG %+v, want correlation 77, used %d, granted %d", h, p.used, p.used+p.floor)

@@ -44,7 +44,8 @@ func TestFramesThatEndTheConnection(t *testing.T) {
 		"a request left out": {func(p *peer) []byte {
 			return wire.Frame(wire.Header{Type: wire.Request, Code: submit, Correlation: p.next + 1}, nil)
 		}, pb.Reason_REASON_MALFORMED, "it has to be 2"},
-		"another count of credit": {func(p *peer) []byte { return wire.Frame(wire.Header{Type: wire.Ping, Aux: p.used + 1}, nil) }, pb.Reason_REASON_MALFORMED, "PING says"},
+		"another count of what was given back": {func(p *peer) []byte { return wire.Frame(wire.Header{Type: wire.Ping, Credit: 1, Aux: p.used}, nil) }, pb.Reason_REASON_MALFORMED, "given back"},
+		"another count of credit":              {func(p *peer) []byte { return wire.Frame(wire.Header{Type: wire.Ping, Aux: p.used + 1}, nil) }, pb.Reason_REASON_MALFORMED, "PING says"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

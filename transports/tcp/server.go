@@ -28,8 +28,8 @@ const maxRefusals = 64
 
 // server is a listener with its connections.
 //
-// What it holds is bounded: MaxConnections connections, each with at most its floor in credit (or, without credit, three largest answers) and eventRoom in its
-// out-buffer, and one largest request in its in-buffer.
+// What it holds is bounded: MaxConnections connections, each with at most two largest answers, a batch and eventRoom in its out-buffer, and one largest request in its
+// in-buffer. What connections with credit hold of answers, and of requests whose first bytes have come, is no more than the pool's capacity, over all of them.
 type server struct {
 	gateway  transports.Gateway
 	limits   transports.Limits
