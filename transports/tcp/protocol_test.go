@@ -397,8 +397,10 @@ func TestPeerKilledWithinAFrame(t *testing.T) {
 		p := greet(t, server, wire.FeatureCredit)
 		p.send(append(p.order(fmt.Sprint("accepted-", i), 10), p.order("half", 100)[:50]...))
 		g.waitHandled(t, 2*i+1)
-		if !reset { // with an unread answer, the close of a killed process is a reset
+		if !reset {
 			p.response()
+		} else if err := p.conn.(*net.TCPConn).SetLinger(0); err != nil { // as the close of a killed process is with an unread answer
+			t.Fatal(err)
 		}
 		_ = p.conn.Close()
 		if err := healthy.Do(t.Context(), order(fmt.Sprint("healthy-", i), 10)); err != nil {
