@@ -179,6 +179,19 @@ func TestClassifyProperties(t *testing.T) {
 	})
 }
 
+// TestConditionalAtTheBound: exactly a third of the time may lose more, and exactly a third does.
+func TestConditionalAtTheBound(t *testing.T) {
+	g := goal(0.01)
+	g.ExceedRatio = 1.0 / 3
+	trial := func(loss float64) capacity.Trial {
+		return capacity.Trial{Duration: 1700 * time.Millisecond, Loss: []float64{loss}}
+	}
+	list := []capacity.Trial{trial(0), trial(0), trial(0.02)}
+	if class, got := g.Classify(0, list), g.Conditional(0, 1000, list); class != capacity.Lower || got != 1000 {
+		t.Errorf("%v with a conditional throughput of %v, want a lower bound with 1000", class, got)
+	}
+}
+
 // system loses more the nearer it comes to its capacity, by goal: goal i may lose losses[i], which it does at capacities[i].
 func system(capacities, losses []float64, noise float64, rng *rand.Rand) capacity.Measure {
 	return func(_ context.Context, _ int, rate float64, d time.Duration) (capacity.Trial, error) {

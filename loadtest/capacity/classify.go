@@ -74,19 +74,21 @@ func (g Goal) Classify(number int, trials []Trial) Class {
 func (g Goal) Conditional(number int, rate float64, trials []Trial) float64 {
 	full := slices.DeleteFunc(slices.Clone(trials), func(t Trial) bool { return t.Duration < g.FinalDuration })
 	slices.SortFunc(full, func(a, b Trial) int { return cmp.Compare(a.Loss[number], b.Loss[number]) })
-	var sum time.Duration
+	whole := time.Duration(0)
 	for _, t := range full {
-		sum += t.Duration
+		whole += t.Duration
 	}
-	left, loss := float64(max(sum, g.DurationSum))*(1-g.ExceedRatio), 0.0
+	whole = max(whole, g.DurationSum)
+	allowed := float64(whole) * g.ExceedRatio // compared as in Classify, so that a lower bound there has its throughput here
+	left, loss := whole, 0.0
 	for _, t := range full {
-		if left <= 0 {
+		if float64(left) <= allowed {
 			break
 		}
 		loss = t.Loss[number]
-		left -= float64(t.Duration)
+		left -= t.Duration
 	}
-	if left > 0 {
+	if float64(left) > allowed {
 		loss = 1
 	}
 	return rate * (1 - loss)
