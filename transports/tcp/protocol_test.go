@@ -208,13 +208,13 @@ func TestIdleConnectionIsSentAway(t *testing.T) {
 
 func TestClientKeepsAnIdleConnectionAlive(t *testing.T) {
 	t.Parallel()
-	client := dial(t, listen(t, &gateway{}, transports.ListenConfig{Limits: transports.Limits{IdleTimeout: 600 * time.Millisecond}}), transports.DialConfig{})
+	client := dial(t, listen(t, &gateway{}, transports.ListenConfig{Limits: transports.Limits{IdleTimeout: 3 * time.Second}}), transports.DialConfig{})
 	if err := client.Do(t.Context(), order("first", 10)); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(1300 * time.Millisecond) // twice the idle time: this is what the test is about
+	<-time.After(6500 * time.Millisecond) // twice the idle time: this is what the test is about
 	if err := client.Do(t.Context(), order("last", 10)); err != nil {
-		t.Errorf("after 1,300 ms of silence, 600 allowed without a frame: %v", err)
+		t.Errorf("after 6.5 s of silence, 3 s allowed without a frame: %v", err)
 	}
 }
 
