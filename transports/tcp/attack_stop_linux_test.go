@@ -143,8 +143,8 @@ func TestStoppedServer(t *testing.T) {
 				during := round(length + pause)
 				<-stopped
 				after := round(length)
-				if during.max < pause/2 { // a call is sent at any time of it
-					t.Errorf("no call took half of the %v for which the server stood: %v", pause, during)
+				if during.max < pause-pause/10 { // the signal takes hold some time after it is sent
+					t.Errorf("no call took the %v for which the server stood: %v", pause, during)
 				}
 				ratios = append(ratios, float64(after.p99)/float64(before.p99))
 				t.Logf("before %v; with the stop %v; after %v", before, during, after)
