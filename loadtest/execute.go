@@ -18,6 +18,7 @@ import (
 	"tailgate/loadtest/machine"
 	"tailgate/loadtest/report"
 	"tailgate/loadtest/runner"
+	"tailgate/loadtest/speed"
 	"tailgate/loadtest/stats"
 	"tailgate/loadtest/workload"
 	"tailgate/transports"
@@ -173,6 +174,12 @@ func (p *plan) prepare(ctx context.Context, stderr io.Writer) (status int, ok bo
 		fmt.Fprintf(stderr, "loadtest: --out: %v; nothing was measured, name another folder, or wait\n", err)
 		return exitFailure, false, nil
 	}
+	p.watch = p.newWatcher(ctx)
+	unlock := p.release
+	p.release = func() {
+		p.watch.stop()
+		unlock()
+	}
 	return exitOK, true, unreachable
 }
 
@@ -197,6 +204,53 @@ func (p *plan) pin(ctx context.Context) error {
 	}
 	threads(p.cores, "")
 	return nil
+}
+
+// mostWatched bounds the cores whose speed is watched: the server's first, since there are fewer.
+const mostWatched = 8
+
+// watcher asks for the cores' speed. The nil pointer, and one whose process has failed, knows nothing: the figures are no worse for it, they only cannot be told from those
+// of a slow machine.
+type watcher struct{ process *speed.Watch }
+
+// newWatcher starts the process that watches, where cores can be.
+func (p *plan) newWatcher(ctx context.Context) *watcher {
+	self, err := os.Executable()
+	if err != nil || !p.cores.Pinned && p.options.Target == "" {
+		return nil // unpinned, a core is nobody's
+	}
+	cores := slices.Concat(p.cores.Server, p.cores.Clients)
+	process, err := speed.Start(ctx, []string{self, speedCommand}, cores[:min(len(cores), mostWatched)])
+	if err != nil {
+		return nil
+	}
+	return &watcher{process}
+}
+
+func (w *watcher) begin(ctx context.Context) {
+	if w != nil && w.process != nil && w.process.Begin(context.WithoutCancel(ctx)) != nil {
+		w.stop()
+	}
+}
+
+func (w *watcher) end(ctx context.Context, out *runner.Outcome) {
+	if w == nil || w.process == nil {
+		return
+	}
+	trace, err := w.process.End(context.WithoutCancel(ctx))
+	if err != nil {
+		w.stop()
+		return
+	}
+	out.SetSpeed(trace)
+}
+
+// stop ends the process.
+func (w *watcher) stop() {
+	if w != nil && w.process != nil {
+		w.process.Stop()
+		w.process = nil
+	}
 }
 
 // measure runs one cell: against a gateway of its own, or the target. It fills in the report's cell.
@@ -230,9 +284,11 @@ func (p *plan) measure(ctx context.Context, c cell, rc *report.Cell, progress fu
 	}
 	threads(p.cores, c.spec.Engine)
 	rc.Gomaxprocs.Client = runtime.GOMAXPROCS(0)
+	p.watch.begin(ctx)
 	if out, err = runner.Run(ctx, cell); err != nil {
 		return out, err
 	}
+	p.watch.end(ctx, &out)
 	rc.Fill(out, runner.Judge(cell, out), p.slos)
 	if p.admin != nil {
 		rc.Gomaxprocs.Server = p.admin.Gomaxprocs()

@@ -16,6 +16,7 @@ import (
 
 	"tailgate/loadtest/host"
 	"tailgate/loadtest/machine"
+	"tailgate/loadtest/speed"
 )
 
 // Exit statuses. Where several hold, the order is usage, failure, missed, invalid.
@@ -27,8 +28,11 @@ const (
 	exitMissed  = 99 // an SLO given by --slo was missed
 )
 
-// childCommand makes this binary the gateway of a run. It is started by the load tester alone, so it is no part of the help.
-const childCommand = "host-child"
+// childCommand makes this binary the gateway of a run, speedCommand what watches the cores. They are started by the load tester alone, so they are no part of the help.
+const (
+	childCommand = "host-child"
+	speedCommand = "speed-child"
+)
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
@@ -36,6 +40,13 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == childCommand {
 		if err := host.Child(stdin, stdout, stderr); err != nil {
+			fmt.Fprintln(stderr, err)
+			return exitFailure
+		}
+		return exitOK
+	}
+	if len(args) > 0 && args[0] == speedCommand {
+		if err := speed.Child(args[1:], stdin, stdout); err != nil {
 			fmt.Fprintln(stderr, err)
 			return exitFailure
 		}

@@ -68,6 +68,7 @@ type plan struct {
 	extra     time.Duration // that a cell may go on for the samples of p99.9
 	tls       *tls.Config
 	cores     machine.Plan
+	watch     *watcher // of the cores' speed
 	keys      []string
 	admin     *adminReader     // of the target's counters; nil = they are not read
 	pace      *pacer.Config    // of an open loop; nil in a closed one

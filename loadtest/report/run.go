@@ -124,6 +124,7 @@ type Cell struct {
 	Trends        []Trend             `json:"trends"`
 	SLO           []Objective         `json:"slo"`
 
+	Speed    *Speed     `json:"speed"`              // of the cores; null where nobody looked
 	Fairness []Fairness `json:"fairness,omitempty"` // closed loop
 	Metrics  []Metric   `json:"flow_metrics,omitempty"`
 
@@ -135,6 +136,38 @@ type Cell struct {
 	TCP         *TCP           `json:"tcp"` // null where nothing was measured
 	ServerUse   *Use           `json:"server"`
 	ServerLog   string         `json:"server_log,omitempty"` // last warnings of the hosted gateway, where requests were lost
+}
+
+// Speed is how fast the cores ran, and what was measured while none of them was slow.
+type Speed struct {
+	SlowShare     float64  `json:"slow_share"`    // of the time that a core was slow, the one with the most
+	Slowest       float64  `json:"slowest"`       // the worst multiple of what the same arithmetic takes at full speed
+	KeptShare     float64  `json:"kept_share"`    // of the interval at full speed, with what it touches left out; 0 where too little is left
+	Response      *Latency `json:"response_us"`   // of requests that were due then; null where KeptShare is 0
+	Throughput    *float64 `json:"throughput"`    // answers a second then
+	Amplification *float64 `json:"amplification"` // P99/P50 then
+}
+
+func newSpeed(s *runner.Speed) *Speed {
+	if s == nil {
+		return nil
+	}
+	out := &Speed{SlowShare: s.Share, Slowest: s.Worst, KeptShare: s.Kept}
+	if s.Kept > 0 {
+		l := NewLatency(s.Response)
+		out.Response, out.Throughput, out.Amplification = &l, &s.Throughput, l.amplification()
+	}
+	return out
+}
+
+// amplification is P99/P50, nil where one of them is not known.
+func (l *Latency) amplification() *float64 {
+	p50, p99 := l.Values["p50"], l.Values["p99"]
+	if p50 <= 0 || p99 <= 0 {
+		return nil
+	}
+	ratio := p99 / p50
+	return &ratio
 }
 
 // Interval is low and high end, in microseconds, or a ratio; null where infinite.
@@ -328,10 +361,7 @@ func (c *Cell) Fill(out runner.Outcome, validity runner.Validity, slos []stats.S
 	}
 	c.Response, c.Admitted, c.Service = NewLatency(out.Response), NewLatency(out.Admitted), NewLatency(out.Service)
 	c.Lag, c.CreditWait, c.Server = NewLatency(out.Lag), NewLatency(out.CreditWait), NewLatency(out.Server)
-	if p50, p99 := c.Response.Values["p50"], c.Response.Values["p99"]; p50 > 0 && p99 > 0 {
-		ratio := p99 / p50
-		c.Amplification = &ratio
-	}
+	c.Amplification, c.Speed = c.Response.amplification(), newSpeed(out.Speed)
 	// The seed is the cell's place in the run, so that the same cell has the same intervals whenever they are drawn.
 	intervals, ratio := out.Series.Intervals([]stats.Percentile{stats.P50, stats.P99, stats.P999}, uint64(c.Order))
 	c.Intervals = map[string]Interval{}

@@ -88,6 +88,7 @@ type Progress struct {
 type Outcome struct {
 	record.Result
 	Started       time.Time
+	Began         time.Time     // when the measured interval did
 	IDPrefix      string        // with which the ids of all its requests begin, those of the warm-up too
 	Warmup        time.Duration // as it was
 	WarmupFates   record.Counts // its requests, of which nothing else is recorded
@@ -107,6 +108,7 @@ type Outcome struct {
 	Metrics       []transports.Metric // of the server's flow control: counters as differences, states as at the end
 	Fairness      []Fairness          // of a closed loop, by the clients' size
 	Interrupted   bool
+	Speed         *Speed // of the cores; nil where nobody has looked, see SetSpeed
 
 	ClientTCP, ServerTCP sockets.End // what TCP did at both ends of the connections
 }
@@ -325,6 +327,7 @@ func (r *run) run(ctx context.Context) (Outcome, error) {
 	if r.cell.Requests > 0 && r.cell.Open == nil {
 		until = time.Duration(r.last.Load())
 	}
+	out.Began = r.epoch.Add(from)
 	out.Warmup = min(from, until) - r.start
 	out.Seconds = max(until-from, 0).Seconds()
 	if out.Seconds > 0 {

@@ -9,6 +9,7 @@ import (
 
 	"tailgate/loadtest/machine"
 	"tailgate/loadtest/record"
+	"tailgate/loadtest/speed"
 	"tailgate/loadtest/stats"
 )
 
@@ -30,6 +31,8 @@ const (
 	// 10 ms at most, and those that had it were no slower, so one tick alone is no evidence.
 	suspectSteal, invalidSteal = 0.01, 0.5
 	leastSteal                 = 20 * time.Millisecond
+	// A core that is slow without having been taken does the same to a percentile as one that is taken: 1 % of the time can decide a p99.
+	suspectSlow = 0.01
 	// The same holds for other processes on the measured cores, but they are scheduled in small slices, and the kernel's own threads always
 	// take a little: 4.1 % at most in nine of ten runs of the study. The two beyond 5 % had a p50 higher by 24 % and a p99 by 46 %.
 	suspectForeign = 0.05
@@ -225,6 +228,9 @@ func (j *judge) machine(cell Cell, out Outcome) {
 	plan := cell.Plan
 	if !plan.Pinned {
 		j.say(&j.suspect, "%s", cmp.Or(plan.Note, "not pinned: server and clients may share cores"))
+	}
+	if s := out.Speed; s != nil {
+		j.between(s.Share, suspectSlow, math.Inf(1), "the cores ran below %.0f %% of their speed for %.1f %% of the time, at worst at %.0f %%", 100/speed.SlowFactor, 100*s.Share, 100/s.Worst)
 	}
 	steal, foreign, ok := taken(plan, out)
 	if !ok {

@@ -2,6 +2,7 @@ package stats
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -27,6 +28,35 @@ func (b Block) count() int64 {
 		n += bucket.Count
 	}
 	return n
+}
+
+// Only is the distribution of the requests that were due in some of the blocks, to the resolution of the series. keep is as long as Blocks, or longer.
+func (s Series) Only(keep []bool) Distribution {
+	counts := map[time.Duration]int64{}
+	var lost int64
+	for i, b := range s.Blocks {
+		if !keep[i] {
+			continue
+		}
+		lost += b.Lost
+		for _, bucket := range b.Buckets {
+			counts[bucket.Value] += bucket.Count
+		}
+	}
+	var exact Exact
+	buckets := make([]Bucket, 0, len(counts))
+	for _, v := range slices.Sorted(maps.Keys(counts)) {
+		buckets = append(buckets, Bucket{v, counts[v]})
+		exact.Sum += float64(v) * float64(counts[v])
+	}
+	if len(buckets) > 0 {
+		exact.Min, exact.Max = buckets[0].Value, buckets[len(buckets)-1].Value
+	}
+	d, err := NewDistribution(buckets, exact, lost)
+	if err != nil {
+		panic(err) // sorted, counted upwards from 0
+	}
+	return d
 }
 
 // Bounds of the bootstrap.
