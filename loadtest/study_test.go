@@ -31,15 +31,15 @@ const (
 const (
 	studyFile = "study.json"
 	studySeed = 1
-	// studyBlocks is how many blocks of three runs each transport has, two of the same and a delayed one: draws of 32 blocks still differ from each other.
-	studyBlocks = 60
+	// studyBlocks is how many blocks of three runs each transport has, two of the same and a delayed one: draws of 20 blocks still differ from each other.
+	studyBlocks = 40
 	// A cell of the study. It is as short as a cell can be that is judged in full: the verdict wants a second of core time by the kernel's ticks of
 	// 10 ms at both edges, and p99.9 its 10,000 samples, which the slowest transport has at 10,000/s.
 	studyDuration, studyWarmup = "1050ms", "200ms"
 	// studyEffect is by what share the delayed handler is to raise the p50.
 	studyEffect = 0.10
-	// dosePairs is how many runs of each kind a dose is tried with, doseFactor how many times the one that is wanted it is.
-	dosePairs, doseFactor = 8, 3
+	// doseRuns is how many runs tell the p50 of which the delay is a share.
+	doseRuns = 5
 )
 
 // study is what was measured.
@@ -60,7 +60,7 @@ type studyDose struct {
 	Delay     time.Duration `json:"delay_ns"` // of every request
 }
 
-// studyRun is one run. A figure that the run does not have is 0.
+// studyRun is one run. The figures are those of the cores' full speed, as compare takes them. One that the run does not have is 0.
 type studyRun struct {
 	Transport   string         `json:"transport"`
 	Block       int            `json:"block"` // of its transport, from 0
@@ -74,7 +74,9 @@ type studyRun struct {
 	Checks      runner.Checks  `json:"checks"`
 	Involuntary [2]int64       `json:"involuntary_switches"` // client's, server's
 	CPUShare    [2]float64     `json:"cpu_share"`            // the same
-	Probe       [2]float64     `json:"probe_ns"`             // time of the same work on the clients' core and the server's
+	Whole       [3]float64     `json:"whole"`                // p50 and p99 in microseconds and throughput of the whole interval, slow times of the cores included
+	Kept        float64        `json:"kept_share"`           // of the interval at full speed
+	Slow        float64        `json:"slow_share"`           // of the time that a core was slow
 	BoundBy     string         `json:"bound_by"`
 	Validity    runner.Verdict `json:"validity"`
 	Reasons     []string       `json:"reasons"`
@@ -176,22 +178,20 @@ func bench(t *testing.T, args ...string) *plan {
 	if err := p.pin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	p.watch = p.newWatcher(t.Context())
+	t.Cleanup(p.watch.stop)
 	return p
 }
 
 // measure goes on where the study is, until it is complete (true) or the time has passed. What is measured is kept after each run.
 func (s *study) measure(t *testing.T, folder string, deadline time.Time) (complete bool) {
-	p := bench(t, "--duration", studyDuration, "--warmup", studyWarmup, "--size", "64", "--clients", "50")
-	s.Cores, s.Size, s.Clients = p.cores, 64, 50
+	p := bench(t, "--duration", studyDuration, "--warmup", studyWarmup, "--size", "64", "--clients", "1")
+	s.Cores, s.Size, s.Clients = p.cores, 64, 1
 	cells := map[string]cell{}
 	for _, c := range p.cells {
 		if !c.floor {
 			cells[c.spec.Transport.Name] = c
 		}
-	}
-	var probes []*probe // of the clients' first core and the server's
-	if p.cores.Pinned {
-		probes = []*probe{startProbe(t, p.cores.Clients[0]), startProbe(t, p.cores.Server[0])}
 	}
 	keep := func() {
 		if err := s.write(folder); err != nil {
@@ -219,13 +219,7 @@ func (s *study) measure(t *testing.T, folder string, deadline time.Time) (comple
 		if order[i].kind == studyDelayed {
 			c.delay = s.dose(order[i].transport).Delay
 		}
-		for _, probe := range probes {
-			probe.read(t) // what was before is not this run's
-		}
 		run := studyCell(t, p, c)
-		for i, probe := range probes {
-			run.Probe[i] = probe.read(t)
-		}
 		run.Block, run.Kind = order[i].block, order[i].kind
 		s.Runs = append(s.Runs, run)
 		keep()
@@ -266,22 +260,18 @@ func (s *study) order() []studyStep {
 	return slices.Concat(blocks...)
 }
 
-// doseOf looks for the delay that raises a transport's p50 by studyEffect. All clients wait for one core, so a request also waits for the handlers of those before
-// it, and a delay of that share of the p50 by the number of clients should do. How much it does is tried with doseFactor times as much, so that the noise of the
-// runs is small beside it, and taken in proportion. A handler that is longer by a tenth of the p50 itself would make the p50 several times as long, which
-// anything can find.
+// doseOf is a tenth of the p50 that is measured first, as the median of some runs. With one client nothing waits for anything else, so a handler that is longer by that
+// makes every response longer by it. With more, all wait for one core, each for the handlers of those before it, and the same delay makes the p50 several times as long,
+// which anything can find.
 func doseOf(t *testing.T, p *plan, c cell) studyDose {
-	d := studyDose{Transport: c.spec.Transport.Name, P50US: studyCell(t, p, c).P50}
-	tried := time.Duration(doseFactor * studyEffect * d.P50US * 1e3 / float64(c.clients))
-	var p50 [2][]float64
-	for i := range 2 * dosePairs {
-		c.delay = time.Duration(i%2) * tried
-		p50[i%2] = append(p50[i%2], studyCell(t, p, c).P50)
+	d := studyDose{Transport: c.spec.Transport.Name}
+	var p50 []float64
+	for range doseRuns {
+		p50 = append(p50, studyCell(t, p, c).P50)
 	}
-	d.P50US = stats.Median(p50[0])
-	effect := stats.Median(p50[1])/d.P50US - 1
-	d.Delay = time.Duration(float64(tried) * studyEffect / max(effect, studyEffect/2))
-	fmt.Fprintf(t.Output(), "study: %s: %v for every request raise the p50 of %.0f us by %.1f %%, so %v are taken\n", d.Transport, tried, d.P50US, 100*effect, d.Delay)
+	d.P50US = stats.Median(p50)
+	d.Delay = time.Duration(studyEffect * d.P50US * 1e3)
+	fmt.Fprintf(t.Output(), "study: %s: p50 %.1f us, so the handler is made longer by %v\n", d.Transport, d.P50US, d.Delay)
 	return d
 }
 
@@ -295,10 +285,16 @@ func studyCell(t *testing.T, p *plan, c cell) studyRun {
 	rc.Reasons = append([]string{}, rc.Reasons...)
 	run := studyRun{
 		Transport: rc.Transport, Started: rc.Started,
-		P50: rc.Response.Values["p50"], P99: rc.Response.Values["p99"], P999: rc.Response.Values["p99.9"], Throughput: rc.Throughput,
+		Whole:  [3]float64{rc.Response.Values["p50"], rc.Response.Values["p99"], rc.Throughput},
 		LagP99: rc.Lag.Values["p99"], Checks: runner.Check(p.runnerCell(c), out),
 		BoundBy: rc.BoundBy, Validity: rc.Validity, Reasons: rc.Reasons,
 		Involuntary: [2]int64{out.ClientUse.InvoluntarySwitches}, CPUShare: [2]float64{out.ClientUse.Share},
+	}
+	if rc.Speed != nil {
+		run.Slow, run.Kept = rc.Speed.SlowShare, rc.Speed.KeptShare
+	}
+	if run.Kept > 0 {
+		run.P50, run.P99, run.P999, run.Throughput = rc.Speed.Response.Values["p50"], rc.Speed.Response.Values["p99"], rc.Speed.Response.Values["p99.9"], *rc.Speed.Throughput
 	}
 	if out.ServerUse != nil {
 		run.Involuntary[1], run.CPUShare[1] = out.ServerUse.InvoluntarySwitches, out.ServerUse.Share

@@ -34,10 +34,12 @@ type Comparison struct {
 
 // ComparedCell is one cell that both have.
 type ComparedCell struct {
-	Cell    string           `json:"cell"`
-	Paired  bool             `json:"paired"`  // runs were compared with their neighbours in time, or of the same round
-	Invalid [2]int           `json:"invalid"` // runs left out, since their measurement does not count
-	Figures []ComparedFigure `json:"figures"`
+	Cell    string `json:"cell"`
+	Paired  bool   `json:"paired"`  // runs were compared with their neighbours in time, or of the same round
+	Invalid [2]int `json:"invalid"` // runs left out, since their measurement does not count
+	// FullSpeed: the figures are those of the times when no core was slow, since every run has them. What a slow core does to a run is no difference between the sides.
+	FullSpeed bool             `json:"full_speed"`
+	Figures   []ComparedFigure `json:"figures"`
 }
 
 // ComparedFigure is one figure of it. Medians are in microseconds, or answers a second; null where infinite or where there is no run.
@@ -209,11 +211,13 @@ func compareCell(name string, runs [2][]Cell, paired bool) ComparedCell {
 			}
 		}
 	}
+	all := slices.Concat(counted[0], counted[1])
+	cell.FullSpeed = len(all) > 0 && !slices.ContainsFunc(all, func(c Cell) bool { return c.Speed == nil || c.Speed.Response == nil })
 	for _, figure := range compared {
 		if paired {
-			cell.Figures = append(cell.Figures, compareInPairs(figure, counted))
+			cell.Figures = append(cell.Figures, compareInPairs(figure, counted, cell.FullSpeed))
 		} else {
-			cell.Figures = append(cell.Figures, compareFigure(figure, counted))
+			cell.Figures = append(cell.Figures, compareFigure(figure, counted, cell.FullSpeed))
 		}
 	}
 	return cell
@@ -241,13 +245,13 @@ func (c *Comparison) adjust() {
 }
 
 // compareInPairs is compareFigure for runs of which the same numbers are pairs.
-func compareInPairs(figure string, runs [2][]Cell) ComparedFigure {
+func compareInPairs(figure string, runs [2][]Cell, full bool) ComparedFigure {
 	f := ComparedFigure{Figure: figure, paired: true}
 	var values [2][]float64
 	var differences []float64
 	for i := range runs[0] {
-		a, okA := runs[0][i].figure(figure)
-		b, okB := runs[1][i].figure(figure)
+		a, okA := runs[0][i].figure(figure, full)
+		b, okB := runs[1][i].figure(figure, full)
 		if !okA || !okB {
 			continue
 		}
@@ -282,12 +286,12 @@ func (f *ComparedFigure) changeBy(estimate, low, high float64, interval bool) {
 	}
 }
 
-func compareFigure(figure string, runs [2][]Cell) ComparedFigure {
+func compareFigure(figure string, runs [2][]Cell, full bool) ComparedFigure {
 	f := ComparedFigure{Figure: figure}
 	var values, logs [2][]float64
 	for side := range runs {
 		for i := range runs[side] {
-			if v, ok := runs[side][i].figure(figure); ok {
+			if v, ok := runs[side][i].figure(figure, full); ok {
 				values[side], logs[side] = append(values[side], v), append(logs[side], math.Log(v))
 			}
 		}
@@ -306,15 +310,19 @@ func compareFigure(figure string, runs [2][]Cell) ComparedFigure {
 	return f
 }
 
-// figure is a cell's, +Inf where infinite; not ok where the samples are too few.
-func (c *Cell) figure(name string) (float64, bool) {
-	if name == "throughput" {
-		return c.Throughput, c.Seconds > 0
+// figure is a cell's, of the whole interval or of its cores' full speed: +Inf where infinite; not ok where the samples are too few.
+func (c *Cell) figure(name string, full bool) (float64, bool) {
+	response, throughput := &c.Response, &c.Throughput
+	if full {
+		response, throughput = c.Speed.Response, c.Speed.Throughput
 	}
-	if slices.Contains(c.Response.Infinite, name) {
+	if name == "throughput" {
+		return *throughput, c.Seconds > 0
+	}
+	if slices.Contains(response.Infinite, name) {
 		return math.Inf(1), true
 	}
-	v, ok := c.Response.Values[name]
+	v, ok := response.Values[name]
 	return v, ok
 }
 
@@ -381,6 +389,23 @@ func (r *Run) congestion() string {
 	return cmp.Or(r.Method.Congestion, r.Environment.CongestionControl)
 }
 
+// fullSpeed says which cells' figures are those of the cores' full speed.
+func (c *Comparison) fullSpeed() string {
+	full := 0
+	for i := range c.Cells {
+		if c.Cells[i].FullSpeed {
+			full++
+		}
+	}
+	switch full {
+	case 0:
+		return ""
+	case len(c.Cells):
+		return "Figures of the times when the cores ran at full speed: a slow core is no difference between A and B."
+	}
+	return fmt.Sprintf("In %d of %d cells the figures are of the times when the cores ran at full speed; the others have runs of which that is not known.", full, len(c.Cells))
+}
+
 // comparedLayout is one line: cell, A, B, change, p and runs.
 const comparedLayout = "  %-32s %11s %11s  %-26s %s"
 
@@ -391,6 +416,9 @@ func CompareTable(w io.Writer, c Comparison, nameA, nameB string) error {
 	t.line("~: no difference that the runs can tell from noise (%s, p adjusted by Holm for %s, level %v).", c.test(), count(int64(c.Tests), "test"), level)
 	for _, note := range c.Notes {
 		t.line("Not the same: %s.", note)
+	}
+	if text := c.fullSpeed(); text != "" {
+		t.line("%s", text)
 	}
 	few, scant := false, false
 	for i, figure := range compared {

@@ -40,7 +40,7 @@ func summary(runs []Cell) Cell {
 	for _, name := range figures {
 		var values []float64
 		for i := range counted {
-			if v, ok := counted[i].figure(name); ok {
+			if v, ok := counted[i].figure(name, false); ok {
 				values = append(values, v)
 			}
 		}
