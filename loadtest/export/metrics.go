@@ -51,6 +51,18 @@ func Metrics(r report.Run) []byte {
 			m.latency(name, c, l.of(c))
 		}
 	}
+	m.family("tailgate_loadtest_cores_slow_ratio", "gauge", "", "Share of the time that a measured core ran below two thirds of its speed.")
+	for i := range r.Cells {
+		if s := r.Cells[i].Speed; s != nil {
+			m.sample("tailgate_loadtest_cores_slow_ratio", &r.Cells[i], s.SlowShare)
+		}
+	}
+	m.family("tailgate_loadtest_full_speed_response_seconds", "summary", "seconds", "Response time of the requests that met no slow core.")
+	for c := range counted(r) {
+		if c.Speed != nil && c.Speed.Response != nil {
+			m.latency("tailgate_loadtest_full_speed_response_seconds", c, *c.Speed.Response)
+		}
+	}
 	m.sides(r)
 	m.out.WriteString("# EOF\n")
 	return []byte(m.out.String())

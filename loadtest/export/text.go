@@ -29,6 +29,10 @@ func CSV(w io.Writer, r report.Run) error {
 			heading = append(heading, l+"_"+f)
 		}
 	}
+	for _, f := range csvFigures {
+		heading = append(heading, "full_speed_response_us_"+f)
+	}
+	heading = append(heading, "full_speed_throughput", "full_speed_amplification", "full_speed_kept_share", "cores_slow_share", "cores_slowest")
 	heading = append(heading, sideColumns()...)
 	rows := [][]string{append(heading, "reasons")}
 	for i := range r.Cells {
@@ -51,6 +55,7 @@ func CSV(w io.Writer, r report.Run) error {
 				row = append(row, figure(l, f, valid))
 			}
 		}
+		row = append(row, speedColumns(c.Speed, valid)...)
 		row = append(row, sideValues(c, valid)...)
 		rows = append(rows, append(row, strings.Join(c.Reasons, "; ")))
 	}
@@ -58,6 +63,27 @@ func CSV(w io.Writer, r report.Run) error {
 		return fmt.Errorf("export: CSV: %w", err)
 	}
 	return nil
+}
+
+// speedColumns are empty where nobody looked at the cores, or the rest is too little.
+func speedColumns(s *report.Speed, valid bool) []string {
+	if s == nil {
+		return make([]string, len(csvFigures)+5)
+	}
+	var l report.Latency
+	if s.Response != nil {
+		l = *s.Response
+	}
+	var row []string
+	for _, f := range csvFigures {
+		row = append(row, figure(l, f, valid))
+	}
+	if !valid {
+		row = append(row, "", "")
+	} else {
+		row = append(row, optional(s.Throughput), optional(s.Amplification))
+	}
+	return append(row, number(s.KeptShare), number(s.SlowShare), number(s.Slowest))
 }
 
 func sizeColumn(c *report.Cell) string {
@@ -109,6 +135,10 @@ func Markdown(w io.Writer, r report.Run) error {
 			cells = append(cells, row.P50, row.P99, row.P999, row.Amplification, row.Throughput, row.SLO, string(c.Validity))
 		}
 		out.WriteString(markdownRow(cells))
+		if s := c.Speed; s != nil && s.Response != nil && c.Validity != runner.Invalid {
+			row := s.Row()
+			out.WriteString(markdownRow([]string{c.Name() + ", cores at full speed", c.SizeName(), strconv.Itoa(c.Clients), strconv.Itoa(c.Run), row.P50, row.P99, row.P999, row.Amplification, row.Throughput, "", fmt.Sprintf("%.0f %% of it", 100*s.KeptShare)}))
+		}
 		if c.Validity != runner.Valid {
 			reasons = append(reasons, fmt.Sprintf("- %s, %s, run %d: %s", c.Validity, c.Key(), c.Run, strings.Join(c.Reasons, "; ")))
 		}

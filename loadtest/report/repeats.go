@@ -36,23 +36,8 @@ func summary(runs []Cell) Cell {
 		return runs[0]
 	}
 	c := counted[0]
-	c.Response = Latency{Count: c.Response.Count, Values: map[string]float64{}}
-	for _, name := range figures {
-		var values []float64
-		for i := range counted {
-			if v, ok := counted[i].figure(name, false); ok {
-				values = append(values, v)
-			}
-		}
-		switch {
-		case 2*len(values) <= len(counted):
-			c.Response.TooFew = append(c.Response.TooFew, name)
-		case finite(stats.Median(values)) == nil:
-			c.Response.Infinite = append(c.Response.Infinite, name)
-		default:
-			c.Response.Values[name] = stats.Median(values)
-		}
-	}
+	c.Response = medians(counted, false)
+	c.Speed = medianSpeed(counted)
 	c.Amplification, c.FloorMultiple = medianOf(counted, func(c Cell) *float64 { return c.Amplification }), medianOf(counted, func(c Cell) *float64 { return c.FloorMultiple })
 	c.Throughput = *medianOf(counted, func(c Cell) *float64 { return &c.Throughput })
 	c.SLO = slices.Clone(c.SLO)
@@ -68,6 +53,42 @@ func summary(runs []Cell) Cell {
 		}
 	}
 	return c
+}
+
+// medians are those of the runs' response times, of the whole interval or of the cores' full speed.
+func medians(runs []Cell, full bool) Latency {
+	l := Latency{Count: runs[0].Response.Count, Values: map[string]float64{}}
+	for _, name := range figures {
+		var values []float64
+		for i := range runs {
+			if v, ok := runs[i].figure(name, full); ok {
+				values = append(values, v)
+			}
+		}
+		switch {
+		case 2*len(values) <= len(runs):
+			l.TooFew = append(l.TooFew, name)
+		case finite(stats.Median(values)) == nil:
+			l.Infinite = append(l.Infinite, name)
+		default:
+			l.Values[name] = stats.Median(values)
+		}
+	}
+	return l
+}
+
+// medianSpeed is of the runs that have figures of the cores' full speed; nil where half of them have none.
+func medianSpeed(runs []Cell) *Speed {
+	with := slices.DeleteFunc(slices.Clone(runs), func(c Cell) bool { return c.Speed == nil || c.Speed.Response == nil })
+	if 2*len(with) <= len(runs) {
+		return nil
+	}
+	l := medians(with, true)
+	return &Speed{
+		SlowShare: *medianOf(with, func(c Cell) *float64 { return &c.Speed.SlowShare }), Slowest: *medianOf(with, func(c Cell) *float64 { return &c.Speed.Slowest }),
+		KeptShare: *medianOf(with, func(c Cell) *float64 { return &c.Speed.KeptShare }), Response: &l,
+		Throughput: medianOf(with, func(c Cell) *float64 { return c.Speed.Throughput }), Amplification: medianOf(with, func(c Cell) *float64 { return c.Speed.Amplification }),
+	}
 }
 
 func medianOf(cells []Cell, of func(Cell) *float64) *float64 {

@@ -200,6 +200,10 @@ func (t *table) row(c Cell) {
 	}
 	row := c.Row()
 	t.line(layout, cut(c.Name(), 20), row.P50, row.P99, row.P999, row.Amplification, row.Throughput, row.SLO, cmp.Or(c.BoundBy, "-"), c.Validity)
+	if c.Speed.matters() {
+		full := c.Speed.Row()
+		t.line(layout, "  cores at full speed", full.P50, full.P99, full.P999, full.Amplification, full.Throughput, "", "", fmt.Sprintf("%.0f %% of it", 100*c.Speed.KeptShare))
+	}
 }
 
 // Row is the figures of a cell for a person.
@@ -208,16 +212,29 @@ type Row struct{ P50, P99, P999, Amplification, Throughput, SLO string }
 // Row returns them.
 func (c *Cell) Row() Row {
 	return Row{
-		P50: c.Response.text("p50"), P99: c.Response.text("p99"), P999: c.Response.text("p99.9"), Amplification: c.amplificationText(),
+		P50: c.Response.text("p50"), P99: c.Response.text("p99"), P999: c.Response.text("p99.9"), Amplification: amplificationText(c.Amplification),
 		Throughput: thousands(int64(c.Throughput + 0.5)), SLO: c.sloText(),
 	}
 }
 
-func (c *Cell) amplificationText() string {
-	if c.Amplification == nil {
+func amplificationText(ratio *float64) string {
+	if ratio == nil {
 		return "-"
 	}
-	return strconv.FormatFloat(round(*c.Amplification), 'f', -1, 64) + "x"
+	return strconv.FormatFloat(round(*ratio), 'f', -1, 64) + "x"
+}
+
+// Row returns the figures of the full speed for a person.
+func (s *Speed) Row() Row {
+	return Row{
+		P50: s.Response.text("p50"), P99: s.Response.text("p99"), P999: s.Response.text("p99.9"), Amplification: amplificationText(s.Amplification),
+		Throughput: thousands(int64(*s.Throughput + 0.5)),
+	}
+}
+
+// matters says whether there are figures of the full speed that are not those of the whole interval.
+func (s *Speed) matters() bool {
+	return s != nil && s.Response != nil && s.SlowShare >= runner.SuspectSlow
 }
 
 // Name is how the table calls the cell.

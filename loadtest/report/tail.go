@@ -59,5 +59,5 @@ func (c *Cell) p99() (float64, bool) {
 }
 
 func (c *Cell) tailText() string {
-	return fmt.Sprintf("%s (%s, P99/P50 %s)", c.Name(), c.Response.text("p99"), c.amplificationText())
+	return fmt.Sprintf("%s (%s, P99/P50 %s)", c.Name(), c.Response.text("p99"), amplificationText(c.Amplification))
 }

@@ -23,6 +23,10 @@ const (
 	Invalid Verdict = "INVALID" // the figures are not shown as results
 )
 
+// SuspectSlow is the share of the time from which slow cores make a measurement SUSPECT: one that is slow without having been taken does the same to a percentile as
+// one that is taken, and 1 % of the time can decide a p99.
+const SuspectSlow = 0.01
+
 // Thresholds of the verdict. "The study" is TestStudy of 2026-11-30 on two cores of a virtual machine (KVM, Intel Xeon, no steal by its own account and a speed
 // that changes by half): 100 runs of 1.05 s of tcp, rest and grpc, 64 B by 50 clients. What it did not reach is reasoned.
 const (
@@ -31,8 +35,6 @@ const (
 	// 10 ms at most, and those that had it were no slower, so one tick alone is no evidence.
 	suspectSteal, invalidSteal = 0.01, 0.5
 	leastSteal                 = 20 * time.Millisecond
-	// A core that is slow without having been taken does the same to a percentile as one that is taken: 1 % of the time can decide a p99.
-	suspectSlow = 0.01
 	// The same holds for other processes on the measured cores, but they are scheduled in small slices, and the kernel's own threads always
 	// take a little: 4.1 % at most in nine of ten runs of the study. The two beyond 5 % had a p50 higher by 24 % and a p99 by 46 %.
 	suspectForeign = 0.05
@@ -230,7 +232,7 @@ func (j *judge) machine(cell Cell, out Outcome) {
 		j.say(&j.suspect, "%s", cmp.Or(plan.Note, "not pinned: server and clients may share cores"))
 	}
 	if s := out.Speed; s != nil {
-		j.between(s.Share, suspectSlow, math.Inf(1), "the cores ran below %.0f %% of their speed for %.1f %% of the time, at worst at %.0f %%", 100/speed.SlowFactor, 100*s.Share, 100/s.Worst)
+		j.between(s.Share, SuspectSlow, math.Inf(1), "the cores ran below %.0f %% of their speed for %.1f %% of the time, at worst at %.0f %%", 100/speed.SlowFactor, 100*s.Share, 100/s.Worst)
 	}
 	steal, foreign, ok := taken(plan, out)
 	if !ok {
