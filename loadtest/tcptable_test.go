@@ -70,6 +70,52 @@ type tableCell struct {
 type tableResult struct {
 	report.Cell
 	back time.Duration // after a step; -1 = not within the cell
+
+	inTime   float64      // answers a second within tableSLO
+	fullTime float64      // the same at the cores' full speed
+	admitted *report.Cell // nothing but the response times of what was answered at full speed; nil without
+}
+
+// fill reads what the report does not have.
+func (r *tableResult) fill(t *testing.T, out runner.Outcome) {
+	t.Helper()
+	if out.Seconds > 0 {
+		r.inTime = float64(r.Good) / out.Seconds
+	}
+	s := out.Speed
+	if s == nil || s.Kept == 0 {
+		return
+	}
+	r.fullTime = float64(s.Response.CountBelow(tableSLO, false)) / (s.Kept * out.Seconds)
+	answered, err := stats.NewDistribution(s.Response.Buckets(), stats.Exact{Max: stats.MaxBound}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.admitted = &report.Cell{Response: report.NewLatency(answered)}
+}
+
+// full is the result as it is at the cores' full speed; nil where that is not known.
+func (r *tableResult) full() *tableResult {
+	if r.Speed == nil || r.Speed.Response == nil {
+		return nil
+	}
+	f := *r
+	f.Response, f.Throughput, f.Amplification, f.inTime = *r.Speed.Response, *r.Speed.Throughput, r.Speed.Amplification, r.fullTime
+	if r.admitted != nil {
+		f.Admitted = r.admitted.Response
+	}
+	return &f
+}
+
+// full is the round as it is at the cores' full speed, without those cells of which that is not known.
+func (r tableRound) full() tableRound {
+	f := tableRound{}
+	for name, cell := range r {
+		if at := cell.full(); at != nil {
+			f[name] = at
+		}
+	}
+	return f
 }
 
 // tableRound is the measurements of one round by the names of their cells.
@@ -109,11 +155,12 @@ func TestTCPTable(t *testing.T) {
 			t.Fatalf("%s %q: 1 and more are allowed", tableRoundsEnv, text)
 		}
 	}
-	b.cores = bench(t, "--transport", "tcp").cores
+	p := bench(t, "--transport", "tcp")
+	b.cores, b.watch = p.cores, p.watch
 	e := machine.ReadEnvironment()
 	out := []string{
 		fmt.Sprintf("%s, %d cores, kernel %s, %s, %s; server on core %v, clients on core %v; journal os; cells of %v.", e.CPU, e.OnlineCores, e.Kernel, e.GoVersion, e.CongestionControl, b.cores.Server, b.cores.Clients, b.duration),
-		"", "| measure | engine | against | median (least..greatest) | rounds | must | aim | |", "|---|---|---|---|---|---|---|---|",
+		"", "| measure | engine | against | cores at full speed: median (least..greatest) | rounds | whole interval | must | aim | |", "|---|---|---|---|---|---|---|---|---|",
 	}
 	asked := 0
 	for _, g := range tableGroups() {
@@ -141,6 +188,7 @@ type tableBench struct {
 	duration time.Duration
 	rounds   int // 0 = the group's own
 	cores    machine.Plan
+	watch    *watcher
 	troubles []string
 }
 
@@ -156,7 +204,7 @@ func (b *tableBench) plan(t *testing.T, c tableCell, more []string) *plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.cores = b.cores
+	p.cores, p.watch = b.cores, b.watch
 	p.cells = p.cells[:1]
 	at := &p.cells[0]
 	switch c.floor {
@@ -198,7 +246,7 @@ func (b *tableBench) measure(t *testing.T, g tableGroup) []tableRound {
 		for _, c := range cells {
 			var more []string
 			if c.rate != nil {
-				if more = c.rate(round); more == nil {
+				if more = c.rate(round.full()); more == nil {
 					continue // what it depends on is missing
 				}
 			}
@@ -225,18 +273,28 @@ func (b *tableBench) cell(t *testing.T, g tableGroup, c tableCell, round int, mo
 		b.troubles = append(b.troubles, fmt.Sprintf("%s, %s, round %d: INVALID: %s", g.name, c.name, round+1, strings.Join(rc.Reasons, "; ")))
 		return nil
 	}
+	r.fill(t, out)
 	if c.also != nil {
 		c.also(r, out)
 	}
-	t.Logf("%s, %s, round %d: p50 %.0f µs, p99 %.0f µs, %.0f/s, %s %s", g.name, c.name, round+1, rc.Response.Values["p50"], rc.Response.Values["p99"], rc.Throughput, rc.Validity, strings.Join(rc.Reasons, "; "))
+	at := ""
+	if f := r.full(); f != nil {
+		at = fmt.Sprintf("; at full speed, %.0f %% of it: p50 %.0f µs, p99 %.0f µs, %.0f/s", 100*r.Speed.KeptShare, f.Response.Values["p50"], f.Response.Values["p99"], f.Throughput)
+	}
+	t.Logf("%s, %s, round %d: p50 %.0f µs, p99 %.0f µs, %.0f/s%s, %s %s", g.name, c.name, round+1, rc.Response.Values["p50"], rc.Response.Values["p99"], rc.Throughput, at, rc.Validity, strings.Join(rc.Reasons, "; "))
 	return r
 }
 
-// line is the row in markdown. It is not ok where it missed what it must be, or has no round.
-func (r *tableRow) line(rounds []tableRound) (text string, ok bool) {
-	var values []float64
-	for _, round := range rounds {
+// line is the row in markdown, judged at the cores' full speed. It is not ok where it missed what it must be, or has no round.
+func (r *tableRow) line(whole []tableRound) (text string, ok bool) {
+	var values, wholes []float64
+	var rounds []tableRound
+	for _, round := range whole {
 		if v, ok := r.value(round); ok {
+			wholes = append(wholes, v)
+		}
+		rounds = append(rounds, round.full())
+		if v, ok := r.value(rounds[len(rounds)-1]); ok {
 			values = append(values, v)
 		}
 	}
@@ -249,10 +307,15 @@ func (r *tableRow) line(rounds []tableRound) (text string, ok bool) {
 		bound = "-"
 	}
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', r.digits, 64) }
-	figure, verdict := "-", "NOT MEASURED"
+	spread := func(values []float64) string {
+		if len(values) == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%s (%s..%s)", number(stats.Median(values)), number(slices.Min(values)), number(slices.Max(values)))
+	}
+	verdict := "NOT MEASURED"
 	if len(values) > 0 {
 		middle := stats.Median(values)
-		figure = fmt.Sprintf("%s (%s..%s)", number(middle), number(slices.Min(values)), number(slices.Max(values)))
 		switch {
 		case r.holds(middle, r.aim) && r.holds(middle, limit):
 			verdict, ok = "PASS, and the aim", true
@@ -264,7 +327,7 @@ func (r *tableRow) line(rounds []tableRound) (text string, ok bool) {
 			verdict = "MISSED"
 		}
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s | %d of %d | %s | %s | %s |", r.measure, r.engine, r.against, figure, len(values), len(rounds), bound, r.bound(r.aim), verdict), ok
+	return fmt.Sprintf("| %s | %s | %s | %s | %d of %d | %s | %s | %s | %s |", r.measure, r.engine, r.against, spread(values), len(values), len(rounds), spread(wholes), bound, r.bound(r.aim), verdict), ok
 }
 
 func (r *tableRow) holds(v, limit float64) bool {
@@ -476,7 +539,7 @@ func overloadGroup() tableGroup {
 				}
 			}},
 		)
-		inTime := of("twice "+e.name, func(r *tableResult) (float64, bool) { return float64(r.Good) / r.Seconds, r.Seconds > 0 })
+		inTime := of("twice "+e.name, func(r *tableResult) (float64, bool) { return r.inTime, true })
 		good = append(good, quotient(inTime, of("capacity "+e.name, throughput)))
 		admitted = append(admitted, of("twice "+e.name, func(r *tableResult) (float64, bool) {
 			v, ok := r.Admitted.Values["p99"]
@@ -603,13 +666,17 @@ func matrixGroups() []tableGroup {
 // TestTableRows: a row's line says what the rounds come to, and a row without a round, or that missed its bound, is not ok.
 func TestTableRows(t *testing.T) {
 	cell := func(p99 float64) *tableResult {
+		// Slow times double it.
 		r := &tableResult{}
-		r.Response.Values = map[string]float64{"p99": p99}
+		r.Response.Values = map[string]float64{"p99": 2 * p99}
+		throughput := 1.0
+		r.Speed = &report.Speed{Response: &report.Latency{Values: map[string]float64{"p99": p99}}, Throughput: &throughput}
 		return r
 	}
 	rounds := []tableRound{{"a": cell(10), "b": cell(100)}, {"a": cell(30), "b": cell(100)}, {"a": cell(20), "b": cell(100)}, {"a": cell(20)}}
+	rounds[0]["b"].Response.Values["p99"] = 100
 	row := tableRow{measure: "P99", engine: "net", against: "b", value: ratio("a", "b", percentile("p99")), mustBe: 0.25, aim: 0.1, atMost: true, digits: 2}
-	if line, ok := row.line(rounds); !ok || line != "| P99 | net | b | 0.20 (0.10..0.30) | 3 of 4 | at most 0.25 | at most 0.1 | PASS |" {
+	if line, ok := row.line(rounds); !ok || line != "| P99 | net | b | 0.20 (0.10..0.30) | 3 of 4 | 0.20 (0.20..0.30) | at most 0.25 | at most 0.1 | PASS |" {
 		t.Errorf("%t: %s", ok, line)
 	}
 	row.aim = 0.2
