@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -102,16 +103,16 @@ func timeless(runs []studyRun) []studyRun {
 }
 
 // evaluate prints what the study shows, and fails where it does not show what the load tester claims.
-func (s *study) evaluate(t *testing.T, w io.Writer, comparisons int) {
+func (s *study) evaluate(t *testing.T, w io.Writer, comparisons int, sizes []int) {
 	t.Helper()
 	fmt.Fprintf(w, "\nStudy of %s: %s, %s, kernel %s, %s; server on %v, clients on %v; %d B x %d clients, closed loop, %s each; %d runs.\n",
 		s.Started.Format("2006-01-02"), s.Environment.CPU, s.Environment.OS, s.Environment.Kernel, s.Environment.GoVersion, s.Cores.Server, s.Cores.Clients, s.Size, s.Clients, studyDuration, len(s.Runs))
 	s.printSpread(w)
-	enough := s.printPower(w, comparisons)
+	enough := s.printPower(w, comparisons, sizes)
 	s.printDrift(w)
 	tight := s.printVerdict(w)
 	if enough == 0 {
-		t.Errorf("no number of runs up to %d a side is right in %.0f %% of the comparisons for every transport", slices.Max(studySizes), 100*studyPass)
+		t.Errorf("no number of runs up to %d a side is right in %.0f %% of the comparisons for every transport", slices.Max(sizes), 100*studyPass)
 	} else if enough > report.RunsToCompare {
 		t.Errorf("comparisons need %d runs a side, report.RunsToCompare is %d", enough, report.RunsToCompare)
 	}
@@ -176,7 +177,7 @@ func spreadOf(values []float64) float64 {
 }
 
 // printPower tries numbers of runs a side and returns the smallest from which on all are right often enough in pairs; 0 where there is none.
-func (s *study) printPower(w io.Writer, comparisons int) (enough int) {
+func (s *study) printPower(w io.Writer, comparisons int, sizes []int) (enough int) {
 	fmt.Fprintf(w, "\n| runs a side |")
 	var names []string
 	for _, d := range s.Doses {
@@ -192,7 +193,7 @@ func (s *study) printPower(w io.Writer, comparisons int) (enough int) {
 	}
 	rng := rand.New(rand.NewPCG(studySeed, 1))
 	falsely := map[string][4]float64{}
-	for _, n := range studySizes {
+	for _, n := range sizes {
 		line, passed := fmt.Sprintf("| %d |", n), true
 		for _, name := range names {
 			if n > len(s.of(name, studyBefore)) {
@@ -416,6 +417,18 @@ func spearman(x, y []float64) float64 {
 	return both / math.Sqrt(onlyX*onlyY)
 }
 
+// TestStudyRecorded evaluates the study from which report.RunsToCompare is.
+func TestStudyRecorded(t *testing.T) {
+	s, err := readStudy(filepath.Join("testdata", "study"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runs := len(s.undelayed(all.Names()[0])); runs < 2*studyBlocks {
+		t.Fatalf("%d undelayed runs of %s, want %d", runs, all.Names()[0], 2*studyBlocks)
+	}
+	s.evaluate(t, io.Discard, 100, []int{report.RunsToCompare})
+}
+
 // TestStudyEvaluation evaluates studies whose truth is known: one that shows the claim, one whose delayed runs are not delayed, and one whose verdict says
 // SUSPECT of every fifth run for nothing.
 func TestStudyEvaluation(t *testing.T) {
@@ -446,10 +459,10 @@ func TestStudyEvaluation(t *testing.T) {
 	}
 	var out strings.Builder
 	good := made(0.10)
-	if enough := good.printPower(&out, 20); enough < leastRuns || enough > 10 {
+	if enough := good.printPower(&out, 20, studySizes); enough < leastRuns || enough > 10 {
 		t.Errorf("a tenth in a noise of 3 %% between neighbours needs %d runs a side:\n%s", enough, out.String())
 	}
-	if enough := made(0).printPower(io.Discard, 20); enough != 0 {
+	if enough := made(0).printPower(io.Discard, 20, studySizes); enough != 0 {
 		t.Errorf("no delay is found with %d runs a side", enough)
 	}
 	if tight := good.printVerdict(&out); len(tight) > 0 {

@@ -103,7 +103,7 @@ func TestStudy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.evaluate(t, t.Output(), studyComparisons)
+		s.evaluate(t, t.Output(), studyComparisons, studySizes)
 		return
 	}
 	folder := os.Getenv(studyEnv)
@@ -126,7 +126,7 @@ func TestStudy(t *testing.T) {
 		deadline = time.Now().Add(d)
 	}
 	if s.measure(t, folder, deadline) {
-		s.evaluate(t, t.Output(), studyComparisons)
+		s.evaluate(t, t.Output(), studyComparisons, studySizes)
 	}
 }
 

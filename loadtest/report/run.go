@@ -144,6 +144,7 @@ type Speed struct {
 	Slowest       float64  `json:"slowest"`       // the worst multiple of what the same arithmetic takes at full speed
 	KeptShare     float64  `json:"kept_share"`    // of the interval at full speed, with what it touches left out; 0 where too little is left
 	Response      *Latency `json:"response_us"`   // of requests that were due then; null where KeptShare is 0
+	Lag           *Latency `json:"lag_us"`        // the same; open loop, null in a closed one
 	Throughput    *float64 `json:"throughput"`    // answers a second then
 	Amplification *float64 `json:"amplification"` // P99/P50 then
 }
@@ -156,6 +157,10 @@ func newSpeed(s *runner.Speed) *Speed {
 	if s.Kept > 0 {
 		l := NewLatency(s.Response)
 		out.Response, out.Throughput, out.Amplification = &l, &s.Throughput, l.amplification()
+		if s.Lag.Count() > 0 {
+			lag := NewLatency(s.Lag)
+			out.Lag = &lag
+		}
 	}
 	return out
 }

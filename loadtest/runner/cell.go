@@ -229,6 +229,7 @@ func prepare(ctx context.Context, cell Cell) (*run, error) {
 	// A shard for each client that can run at the same time, and as many more, so that two seldom want the same.
 	if cell.Open != nil {
 		r.recorder = record.New(0, 2*runtime.GOMAXPROCS(0)) // workers come as they are needed
+		r.recorder.WatchLag()
 	} else {
 		r.recorder = record.New(cell.Clients, min(cell.Clients, 2*runtime.GOMAXPROCS(0)))
 	}

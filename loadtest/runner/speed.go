@@ -16,6 +16,7 @@ type Speed struct {
 
 	Kept       float64            // share of the interval at full speed; 0 where what is left is below a tenth of it, or the cell has no series
 	Response   stats.Distribution // of the requests that were due then, to the 0.4 % of the series
+	Lag        stats.Distribution // the same, of those that were answered; open loop
 	Throughput float64            // those that were answered, a second of that time
 }
 
@@ -27,10 +28,8 @@ func (o *Outcome) SetSpeed(t speed.Trace) {
 		return
 	}
 	interval := time.Duration(o.Seconds * float64(time.Second))
-	width := o.Series.Width
-	n := max(int((interval+width-1)/width), len(o.Series.Blocks))
 	begin := speed.Now() - int64(time.Since(o.Began))
-	slow, sum, ok := t.Slow(begin, width, n)
+	_, sum, ok := t.Slow(begin, interval, 1)
 	if !ok {
 		return
 	}
@@ -42,18 +41,27 @@ func (o *Outcome) SetSpeed(t speed.Trace) {
 	if reach.State != stats.Known {
 		return // what takes for ever has met every slow time
 	}
-	keep := make([]bool, n)
-	var kept time.Duration
-	for i, slow := range speed.Around(slow, int((reach.Duration+width-1)/width)) {
-		keep[i] = !slow
-		if keep[i] {
-			kept += max(min(width, interval-time.Duration(i)*width), 0)
+	// keep is which blocks of a series are at full speed, and how long they are.
+	keep := func(s stats.Series) (blocks []bool, kept time.Duration) {
+		n := max(int((interval+s.Width-1)/s.Width), len(s.Blocks))
+		slow, _, _ := t.Slow(begin, s.Width, n)
+		blocks = speed.Around(slow, int((reach.Duration+s.Width-1)/s.Width))
+		for i, slow := range blocks {
+			if blocks[i] = !slow; !slow {
+				kept += max(min(s.Width, interval-time.Duration(i)*s.Width), 0)
+			}
 		}
+		return blocks, kept
 	}
+	blocks, kept := keep(o.Series)
 	if kept.Seconds() < leastKept*o.Seconds {
 		return
 	}
 	o.Speed.Kept = kept.Seconds() / o.Seconds
-	o.Speed.Response = o.Series.Only(keep)
+	o.Speed.Response = o.Series.Only(blocks)
 	o.Speed.Throughput = float64(o.Speed.Response.Answered()) / kept.Seconds()
+	if o.Lags.Width > 0 {
+		blocks, _ := keep(o.Lags)
+		o.Speed.Lag = o.Lags.Only(blocks)
+	}
 }

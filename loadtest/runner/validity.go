@@ -260,7 +260,7 @@ func taken(plan machine.Plan, out Outcome) (steal, foreign shares, ok bool) {
 				stolen = 0
 			}
 			steal.add(side.name, float64(stolen)/float64(total))
-			foreign.add(side.name, float64(side.cores.Busy-side.own)/float64(total))
+			foreign.add(side.name, max(float64(side.cores.Busy-side.own), 0)/float64(total)) // ticks may count less than the process itself knows of
 		}
 	}
 	return steal, foreign, true
