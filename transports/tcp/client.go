@@ -375,6 +375,7 @@ func (c *client) finish(e *exchange, fault *transports.Fault) {
 		e.fault = fault
 		if e != c.self {
 			e.signal()
+			c.engine.tells()
 		}
 	}
 }

@@ -25,13 +25,15 @@ const (
 	sleepAfter = time.Second
 	// roundAfter is how often a loop looks for peers that take nothing.
 	roundAfter = 100 * time.Millisecond
+	// yieldAfter is after how many rounds without an answer the engine spin lets others run: about 20 µs.
+	yieldAfter = 64
 )
 
 // poller is the event loop of one engine: one goroutine that reads for all clients of the process that have the engine, and tells of their calls of Go. It starts with
 // the first of them and ends with the last. A request is written by whoever calls, and by the loop where the callback of an answer does.
 //
-// The engine park waits in the kernel for what comes next. The engine spin polls, and lets other goroutines run after every look that finds nothing.
-// The loop is not tied to an operating system thread: for a goroutine that is, every such yield is a switch of threads and back, far dearer than the wake-up that
+// The engine park waits in the kernel for what comes next. The engine spin polls, and lets other goroutines run when one of them has got its answer, and after some
+// looks that find nothing. The loop is not tied to an operating system thread: for a goroutine that is, every such yield is a switch of threads and back, far dearer than the wake-up that
 // polling is to save.
 type poller struct {
 	name   string
@@ -47,6 +49,9 @@ type poller struct {
 	refs  int       // clients that have not left, and those that are about to join
 
 	writable []*client // of the loop itself, empty between two rounds
+	few      []*client // of the loop itself: all of byFD where they are at most fewConns, as of the last time that it asked the kernel
+
+	told atomic.Bool // a goroutine that waits has got its answer
 }
 
 var pollers = struct {
@@ -155,6 +160,13 @@ func (l *poller) rouse() {
 	}
 }
 
+// tells says that a goroutine that waits has got its answer. The nil poller, the runtime's own, needs no word of it.
+func (l *poller) tells() {
+	if l != nil {
+		l.told.Store(true)
+	}
+}
+
 // run is the loop.
 func (l *poller) run() {
 	defer func() { _, _ = unix.Close(l.poll), unix.Close(l.wake) }()
@@ -164,22 +176,34 @@ func (l *poller) run() {
 		used   = time.Now()
 		round  = used
 		spin   = l.name == transports.EngineSpin
+		idle   = 0 // rounds in a row without an answer
 	)
 	for turn := uint(0); ; turn++ {
-		timeout := 0
-		if len(ready) == 0 && (!spin || turn%64 == 0 && time.Since(used) > sleepAfter) {
-			l.asleep.Store(true)
-			if !l.busy.Load() { // looked at behind asleep: who comes later wakes
-				timeout = int(roundAfter / time.Millisecond)
+		timeout, n := 0, 0
+		if spin && turn%askEvery != 0 && len(l.few) > 0 && !l.busy.Load() {
+			for _, c := range l.few {
+				if !c.isReady {
+					c.isReady = true
+					ready = append(ready, c)
+				}
 			}
-		}
-		n, err := unix.EpollWait(l.poll, events[:], timeout)
-		l.asleep.Store(false)
-		if err != nil {
-			n = 0 // EINTR
-		}
-		if n > 0 || l.busy.Load() {
-			ready = l.sort(ready, events[:n])
+		} else {
+			if len(ready) == 0 && (!spin || idle >= clockEvery && turn%askEvery == 0 && time.Since(used) > sleepAfter) {
+				l.asleep.Store(true)
+				if !l.busy.Load() { // looked at behind asleep: who comes later wakes
+					timeout = int(roundAfter / time.Millisecond)
+				}
+			}
+			var err error
+			n, err = unix.EpollWait(l.poll, events[:], timeout)
+			l.asleep.Store(false)
+			if err != nil {
+				n = 0 // EINTR
+			}
+			if n > 0 || l.busy.Load() {
+				ready = l.sort(ready, events[:n])
+			}
+			l.countFew()
 		}
 		if timeout > 0 || turn%1024 == 0 {
 			if now := time.Now(); now.Sub(round) >= roundAfter {
@@ -190,27 +214,50 @@ func (l *poller) run() {
 				return
 			}
 		}
-		if len(ready) == 0 {
-			if timeout == 0 {
-				// To another goroutine, and to another thread of this core: one that wakes beside a thread which never sleeps gets the core at the end of
-				// a time slice only, some milliseconds later. With nobody there it is a short system call.
-				runtime.Gosched()
-				_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-			}
-			continue
-		}
-		if !spin || turn%16 == 0 {
-			used = time.Now()
-		}
 		// One read each in a round, so that nobody's answers wait for all of another's.
+		worked := n > 0
 		again := ready[:0]
 		for _, c := range ready {
-			if c.isReady = c.readable(); c.isReady {
+			more, read := c.readable()
+			if c.isReady = more; more {
 				again = append(again, c)
 			}
+			worked = worked || read
 		}
 		clear(ready[len(again):])
 		ready = again
+		if worked {
+			if idle = 0; !spin || turn%16 == 0 {
+				used = time.Now()
+			}
+		} else {
+			idle++
+		}
+		// To another goroutine, and to another thread of this core: one that wakes beside a thread which never sleeps gets the core at the end of a time slice only, some
+		// milliseconds later. Whoever has just got an answer runs at once; else it is done after many rounds in vain, since it wakes a thread of the runtime each time,
+		// which costs as much as a round trip.
+		switch {
+		case l.told.Load():
+			l.told.Store(false)
+			runtime.Gosched()
+		case timeout == 0 && !worked && (!spin || idle%yieldAfter == 0):
+			runtime.Gosched()
+			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		}
+	}
+}
+
+// countFew notes the clients where they are so few that asking each is cheaper than asking the kernel which one.
+func (l *poller) countFew() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.few)
+	l.few = l.few[:0]
+	if len(l.byFD) > fewConns {
+		return
+	}
+	for _, c := range l.byFD {
+		l.few = append(l.few, c)
 	}
 }
 
@@ -297,10 +344,11 @@ func (l *poller) overdue() {
 	}
 }
 
-// readable reads once without waiting and handles what has come, on the loop, which always has the reader's role. It returns true where there may be more.
-func (c *client) readable() (more bool) {
+// readable reads once without waiting and handles what has come, on the loop, which always has the reader's role. It returns whether there may be more, and
+// whether there was anything.
+func (c *client) readable() (more, read bool) {
 	if c.raw.gone {
-		return false // it has left in this round: the descriptor may be a stranger's
+		return false, false // it has left in this round: the descriptor may be a stranger's
 	}
 	if c.in == nil {
 		c.in = clientBuffers.Get(c.borrow)
@@ -318,12 +366,13 @@ func (c *client) readable() (more bool) {
 		}
 		c.failLocked(c.lost(err))
 	}
-	if c.r == c.w { // who waits for nothing holds no buffer, and the next to read finds this one in the cache
+	// Who waits for nothing holds no buffer, and the next to read finds this one in the cache; where clients are so few that all are asked again at once, each keeps its own.
+	if c.r == c.w && len(c.engine.few) == 0 {
 		clientBuffers.Put(c.in)
 		c.in, c.r, c.w = nil, 0, 0
 	}
 	c.unlock()
-	return more
+	return more, n > 0
 }
 
 // ownSocket is a socket outside the runtime's poller, as far as a box needs one: its calls never wait.

@@ -182,10 +182,13 @@ func (l *loop) run() {
 	_, _ = unix.Close(l.bell), unix.Close(l.epoll)
 }
 
+// direct says whether the connections are so few that a loop which never sleeps reads them without asking.
+func (l *loop) direct() bool { return l.spin && l.open <= fewConns }
+
 // poll asks the kernel what has happened. A parking loop waits for it where there is nothing else to do.
 func (l *loop) poll() {
 	l.round++
-	if l.spin && l.open <= fewConns && len(l.slots) <= 2*fewConns && l.round%askEvery != 0 {
+	if l.direct() && len(l.slots) <= 2*fewConns && l.round%askEvery != 0 {
 		for _, p := range l.slots {
 			if p != nil {
 				p.readable = true
@@ -335,6 +338,10 @@ func (l *loop) read(p *looped) {
 		c.lend()
 		space := c.in.B[c.w:]
 		n, again, err := outbox.TryRead(uintptr(p.socket.fd), space)
+		if n == 0 && again && l.direct() {
+			p.readable = false
+			return // it is asked again at once, with the same buffer
+		}
 		if n == 0 {
 			c.unlend()
 			if again {

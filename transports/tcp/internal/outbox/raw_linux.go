@@ -21,18 +21,19 @@ func Raw(conn net.Conn) syscall.RawConn {
 	return raw
 }
 
-// TryRead reads once without waiting. again means that there is nothing to read now. n = 0 without again and error is the end.
+// TryRead reads once without waiting. again means that there is nothing to read now. n = 0 without again and error is the end. A loop that polls calls it a million times
+// a second, hence numbers and not errors.
 func TryRead(fd uintptr, p []byte) (n int, again bool, err error) {
 	for {
-		n, err = read(fd, p)
-		switch {
-		case err == nil:
+		n, errno := read(fd, p)
+		switch errno {
+		case 0:
 			return n, false, nil
-		case errors.Is(err, syscall.EINTR):
-		case errors.Is(err, syscall.EAGAIN):
+		case syscall.EINTR:
+		case syscall.EAGAIN:
 			return 0, true, nil
 		default:
-			return 0, false, err
+			return 0, false, errno
 		}
 	}
 }
@@ -40,19 +41,27 @@ func TryRead(fd uintptr, p []byte) (n int, again bool, err error) {
 // tryWrite writes once without waiting; n is 0 where the socket is full.
 func tryWrite(fd uintptr, pieces [][]byte) (n int, err error) {
 	for {
+		var errno syscall.Errno
 		if len(pieces) == 1 {
-			n, err = write(fd, pieces[0])
+			n, errno = write(fd, pieces[0])
 		} else {
 			n, err = unix.Writev(int(fd), pieces)
+			errno = number(err)
 		}
-		switch {
-		case err == nil:
+		switch errno {
+		case 0:
 			return n, nil
-		case errors.Is(err, syscall.EINTR):
-		case errors.Is(err, syscall.EAGAIN):
+		case syscall.EINTR:
+		case syscall.EAGAIN:
 			return 0, nil
 		default:
-			return 0, err
+			return 0, errno
 		}
 	}
+}
+
+// number is that of a system call's error.
+func number(err error) syscall.Errno {
+	errno, _ := errors.AsType[syscall.Errno](err)
+	return errno
 }
