@@ -66,7 +66,8 @@ func (a *attack) run(t *testing.T) {
 	s.others = asyncs(t, s.server, a.clients, transports.DialConfig{Engine: lightEngine()})
 	pairs, length := 1, 120*time.Millisecond
 	if longAttacks() {
-		pairs, length = 9, 400*time.Millisecond
+		// Short and many, so that most pairs meet no slow moment of the machine, whatever it has of them.
+		pairs, length = 25, 150*time.Millisecond
 	}
 	s.round(length / 4) // warm
 	var ratios, quiets, attackeds []float64
