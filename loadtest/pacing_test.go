@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,6 +25,8 @@ const (
 	sustainedBehind = 0.01
 	// The search for the highest such rate stops when it is known to sustainedWidth.
 	sustainedWidth = 0.05
+	// halfRuns is how many runs at half load there are; the median counts.
+	halfRuns = 7
 )
 
 // TestPacing measures how late the generator is at half of what the pair can do, while its cores are at full speed, since a core of a twelfth of it is not at half load, and the highest constant rate that it sustains on the clients' core, against
@@ -54,13 +57,22 @@ func TestPacing(t *testing.T) {
 		highest, last := sustained(t, p, null)
 		// Half of what a closed loop reaches (scout halves it), or of what the generator can send, whichever is less.
 		load := min(closed, highest/2)
-		half := pacedAt(t, p, c, load, 5*time.Second)
-		if half.Speed == nil || half.Speed.Kept == 0 {
-			t.Errorf("%s: at %.0f/s the cores were never at full speed: %+v", c.spec, load, half.Speed)
+		var lags, medians, kept, wholes []float64
+		for range halfRuns {
+			half := pacedAt(t, p, c, load, 2*time.Second)
+			if half.Speed == nil || half.Speed.Kept == 0 {
+				continue
+			}
+			lags, medians = append(lags, float64(half.Speed.Lag.At(stats.P99).Duration)), append(medians, float64(half.Speed.Lag.At(stats.P50).Duration))
+			kept, wholes = append(kept, half.Speed.Kept), append(wholes, float64(half.Lag.At(stats.P99).Duration))
+		}
+		if 2*len(lags) <= halfRuns {
+			t.Errorf("%s: at %.0f/s the cores were at full speed in %d of %d runs", c.spec, load, len(lags), halfRuns)
 			continue
 		}
-		lag := half.Speed.Lag.At(stats.P99).Duration
-		rows += fmt.Sprintf("| %s | %.0f | %v | %v | %.0f %% | %v | %.0f | %s | %.0f %% |\n", c.spec, load, lag, half.Speed.Lag.At(stats.P50).Duration, 100*half.Speed.Kept, half.Lag.At(stats.P99).Duration, highest, runner.Bound(last), 100*last.ClientUse.Share)
+		lag := time.Duration(stats.Median(lags))
+		rows += fmt.Sprintf("| %s | %.0f | %v (%v to %v) | %v | %.0f %% | %v | %.0f | %s | %.0f %% |\n", c.spec, load, lag, time.Duration(slices.Min(lags)), time.Duration(slices.Max(lags)),
+			time.Duration(stats.Median(medians)), 100*stats.Median(kept), time.Duration(stats.Median(wholes)), highest, runner.Bound(last), 100*last.ClientUse.Share)
 		if lag > allowed {
 			t.Errorf("%s: at %.0f/s the lag has a p99 of %v, %v are allowed", c.spec, load, lag, allowed)
 		}
