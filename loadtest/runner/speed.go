@@ -21,7 +21,7 @@ type Speed struct {
 }
 
 // SetSpeed reads what was seen of the cores during the cell. Requests count as of full speed when none of the cores was slow from one p99 before they were due to one p99
-// after: the first for what stood before them in a queue, the second for the time that they took themselves. The p99 is that of all, so it errs on the side of
+// after: the first for what stood before them in a queue, the second for the time that they took themselves. The p99 is that of all answers, so it errs on the side of
 // leaving out. What is left out is told by the cores alone, never by a response time.
 func (o *Outcome) SetSpeed(t speed.Trace) {
 	if o.Seconds <= 0 || o.Series.Width <= 0 {
@@ -34,12 +34,13 @@ func (o *Outcome) SetSpeed(t speed.Trace) {
 		return
 	}
 	o.Speed = &Speed{Slowness: sum}
-	reach := o.Response.At(stats.P99)
+	// What was lost has no time of its own: it is judged by that of the others.
+	reach := o.Admitted.At(stats.P99)
 	if reach.State != stats.Known {
-		reach = o.Response.Max()
+		reach = o.Admitted.Max()
 	}
 	if reach.State != stats.Known {
-		return // what takes for ever has met every slow time
+		return // nobody was answered
 	}
 	// keep is which blocks of a series are at full speed, and how long they are.
 	keep := func(s stats.Series) (blocks []bool, kept time.Duration) {

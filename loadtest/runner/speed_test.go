@@ -40,6 +40,7 @@ func TestSetSpeed(t *testing.T) {
 	if out.Response, err = stats.NewDistribution(all, stats.Exact{Min: time.Millisecond, Max: 20 * time.Millisecond}, 0); err != nil {
 		t.Fatal(err)
 	}
+	out.Admitted = out.Response
 	out.SetSpeed(speed.Trace{Cores: []speed.Core{core}})
 	s := out.Speed
 	if s == nil || s.Share < 0.09 || s.Share > 0.11 || s.Worst != 12 {
