@@ -61,7 +61,7 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 			continue
 		}
 		c := p.cells[index]
-		rc := p.reportCell(c, i+1)
+		rc, said := p.reportCell(c, i+1), ""
 		err := unreachable
 		if err == nil {
 			err = p.cell(ctx, c, i, &rc, live)
@@ -82,14 +82,17 @@ func (p *plan) execute(ctx context.Context, args []string, stdout, stderr io.Wri
 			if p.options.Target != "" {
 				advice = p.advice(err)
 			}
-			fmt.Fprintf(stderr, "loadtest: %s: %v%s\n", p.place(c, &rc), err, advice)
+			said = fmt.Sprintf("loadtest: %s: %v%s\n", p.place(c, &rc), err, advice)
 		case rc.Validity == runner.Invalid:
-			fmt.Fprintf(stderr, "loadtest: %s: INVALID: %s\n", p.place(c, &rc), strings.Join(rc.Reasons[:min(len(rc.Reasons), 2)], "; "))
+			said = fmt.Sprintf("loadtest: %s: INVALID: %s\n", p.place(c, &rc), strings.Join(rc.Reasons[:min(len(rc.Reasons), 2)], "; "))
 		}
 		measured[index] = &rc
 		result.Cells = compact(measured)
 		// Where it fails, what was measured is still here, and the disk may have room again at the end.
 		_ = p.write(ctx, &result)
+		if said != "" { // afterwards, since where nobody reads it this waits
+			fmt.Fprint(stderr, said)
+		}
 	}
 	result.Cells = compact(measured)
 	notKept := p.write(ctx, &result)

@@ -6,13 +6,10 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"tailgate/loadtest/host"
 	"tailgate/loadtest/machine"
@@ -69,17 +66,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err != nil {
 		return usage(stderr, err)
 	}
-	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup wants it ignored
-		signals = append(signals, syscall.SIGHUP)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), signals...)
+	ctx, stop := interruptible(stderr)
 	defer stop()
-	ended := context.AfterFunc(ctx, func() {
-		stop() // a second signal ends the process at once
-		fmt.Fprintf(stderr, "loadtest: %v: the measurement under way ends now, what is known is kept; once more ends this process at once\n", context.Cause(ctx))
-	})
-	defer ended()
 	if o.command == "capacity" {
 		return p.searchCapacity(ctx, args, stdout, stderr)
 	}

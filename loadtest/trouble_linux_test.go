@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -104,25 +103,6 @@ func doomed(t *testing.T, transport string) *host.Process {
 		_ = p.Stop()
 	})
 	return p
-}
-
-// lines is a standard error that can be waited for.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) has(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.text.String(), text)
 }
 
 // peer accepts connections and does to each what is wanted.
@@ -323,105 +303,6 @@ func TestHostedGatewayDies(t *testing.T) {
 				t.Errorf("it said %q, want %q", p.stderr, want)
 			}
 		})
-	}
-}
-
-// interrupted starts a matrix, sends it a signal when its first cell is there, and returns what it came to.
-func interrupted(t *testing.T, signal syscall.Signal, args ...string) *process {
-	t.Helper()
-	cmd, p, stdout, stderr := command(t, args...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the first cell", func() bool { _, err := os.Stat(filepath.Join(p.out, report.FileName)); return err == nil })
-	if err := cmd.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
-	p.finish(t, cmd, stdout, stderr)
-	return p
-}
-
-// TestInterrupted: a signal in mid-matrix ends the cell under way, which is kept in part and marked; the finished ones are kept, the file is whole and says so, and so does the table, in
-// a line. Resumed, the run is what one that nobody interrupted is.
-func TestInterrupted(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		t.Run(signal.String(), func(t *testing.T) {
-			args := []string{"matrix", "--transports", name(), "--sizes", "64", "--clients", "1,2,3", "--duration", "600ms", "--warmup", "10ms"}
-			p := interrupted(t, signal, args...)
-			path := filepath.Join(p.out, report.FileName)
-			validate(t, path)
-			r := p.run(t)
-			whole, part := 0, 0
-			for _, c := range r.Cells {
-				if sum := c.OK + c.Rejected + c.Refused + c.TimedOut + c.Errors + c.Unsent; sum != c.Requests {
-					t.Errorf("%d requests, %d by fate", c.Requests, sum)
-				}
-				if !c.Interrupted {
-					whole++
-					continue
-				}
-				if part++; c.Validity == runner.Valid || !strings.Contains(strings.Join(c.Reasons, "; "), "interrupted after") {
-					t.Errorf("a cell that was measured in part is %s because of %v", c.Validity, c.Reasons)
-				}
-			}
-			// With the floor there are four. The signal may have come between two of them.
-			line := fmt.Sprintf("INTERRUPTED: %d of 4 cells were measured whole, %d in part, %d not at all.", whole, part, 4-whole-part)
-			if p.status != exitFailure || !r.Interrupted || r.Planned != 4 || whole < 1 || whole > 3 || part > 1 || !strings.Contains(p.stdout, line) || !strings.Contains(p.stderr, "once more ends this process at once") || !strings.Contains(p.stderr, "--resume measures the rest") {
-				t.Fatalf("status %d, interrupted: %t, %d of %d whole, %d in part, %q:\n%s", p.status, r.Interrupted, whole, r.Planned, part, p.stderr, p.stdout)
-			}
-
-			// Written otherwise, it is the same command.
-			again := loadtest(t, "matrix", "--transports="+name(), "--sizes=64", "--clients", "1,2", "--clients=3", "--duration", "0.6s", "--warmup", "10ms", "--timeout=10s", "--out", p.out, "--resume", "--json")
-			again.out = p.out
-			validate(t, path)
-			resumed := again.run(t)
-			if again.status == exitFailure || again.status == exitUsage || resumed.Interrupted || resumed.Resumed != whole || resumed.Planned != 4 {
-				t.Fatalf("status %d, interrupted: %t, %d kept: %s", again.status, resumed.Interrupted, resumed.Resumed, again.stderr)
-			}
-			once := loadtest(t, args...).run(t)
-			structure := func(r report.Run) (list []string) {
-				for _, c := range r.Cells {
-					list = append(list, fmt.Sprintf("%s, run %d, number %d, interrupted %t, measured %t", c.Key(), c.Run, c.Order, c.Interrupted, c.Client != nil))
-				}
-				return list
-			}
-			if got, want := strings.Join(structure(resumed), "\n"), strings.Join(structure(once), "\n"); got != want {
-				t.Errorf("resumed:\n%s\nin one go:\n%s", got, want)
-			}
-		})
-	}
-}
-
-// TestSecondSignal: the first ends what is under way in order, which takes its time where a gateway does not answer; the second does not wait for that.
-func TestSecondSignal(t *testing.T) {
-	gateway := doomed(t, name())
-	cmd, p, _, _ := command(t, "--target", gateway.Address(name()), "--transport", name(), "--key", gateway.Keys()[0], "--clients", "5", "--timeout", "10m", "--duration", "1h", "--warmup", "10ms")
-	var stderr lines
-	cmd.Stderr = &stderr
-	before := processor(gateway.Ready.PID)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "load", func() bool { return processor(gateway.Ready.PID) > before+100*time.Millisecond })
-	if err := syscall.Kill(gateway.Ready.PID, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "what it says", func() bool { return stderr.has("once more ends this process at once") })
-	_ = cmd.Process.Signal(syscall.SIGINT) // the process may have ended in order before
-	kill := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
-	_ = cmd.Wait() // its status is looked at
-	if !kill.Stop() {
-		t.Fatalf("the process went on for %v after the second signal", patience)
-	}
-	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if signaled := ok && status.Signaled() && status.Signal() == syscall.SIGINT; !signaled && cmd.ProcessState.ExitCode() != exitFailure {
-		t.Errorf("%v, want its end by the second signal, or in order before that came", cmd.ProcessState)
-	}
-	if left, err := os.ReadDir(p.tmp); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 
