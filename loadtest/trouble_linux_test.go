@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,13 +60,17 @@ func written(pid int) int {
 	return n
 }
 
-// child is a process that another has started; 0 where there is none.
+// child is the gateway that a load tester has started; 0 where there is none.
 func child(parent int) int {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, stat := range stats {
 		text, _ := os.ReadFile(stat)
 		head, rest, _ := strings.Cut(string(text), ") ")
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+		if fields := strings.Fields(rest); len(fields) < 2 || fields[1] != strconv.Itoa(parent) {
+			continue
+		}
+		command, _ := os.ReadFile(filepath.Join(filepath.Dir(stat), "cmdline"))
+		if slices.Contains(strings.Split(string(command), "\x00"), childCommand) {
 			pid, _ := strconv.Atoi(strings.Fields(head)[0])
 			return pid
 		}
