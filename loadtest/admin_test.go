@@ -88,9 +88,9 @@ func TestAdmin(t *testing.T) {
 	addresses := production(t)
 	older := httptest.NewServer(http.NotFoundHandler()) // what a gateway answers to a method that it does not have
 	defer older.Close()
-	measure := func(args ...string) (*process, report.Cell) {
+	measure := func(requests string, args ...string) (*process, report.Cell) {
 		t.Helper()
-		p := loadtest(t, append([]string{"--target", addresses["tcp"], "--transport", "tcp", "--key", tradeKey, "--clients", "4", "--requests", "3000", "--warmup", "10ms"}, args...)...)
+		p := loadtest(t, append([]string{"--target", addresses["tcp"], "--transport", "tcp", "--key", tradeKey, "--clients", "4", "--requests", requests, "--warmup", "10ms"}, args...)...)
 		p.want(t, exitOK)
 		validate(t, filepath.Join(p.out, report.FileName))
 		text, err := os.ReadFile(filepath.Join(p.out, report.FileName))
@@ -100,7 +100,7 @@ func TestAdmin(t *testing.T) {
 		return p, p.run(t).Cells[0]
 	}
 
-	p, c := measure("--admin", addresses["admin"], "--admin-key", operatorKey)
+	p, c := measure("3000", "--admin", addresses["admin"], "--admin-key", operatorKey)
 	use := c.ServerUse
 	if use == nil {
 		t.Fatalf("no counters of the gateway: %v, %s", c.Reasons, p.stderr)
@@ -131,9 +131,9 @@ func TestAdmin(t *testing.T) {
 		{[]string{"--admin", addresses["tcp"], "--admin-key", operatorKey}, "is this the admin listener (9090 unless told otherwise)"},
 		{[]string{"--admin", older.Listener.Addr().String()}, "of a gateway that has GetCounters"},
 	} {
-		p, c := measure(row.args...)
+		p, c := measure("300", row.args...)
 		reasons := strings.Join(c.Reasons, "; ")
-		if c.ServerUse != nil || c.Validity == runner.Invalid || c.OK != 3000 || !strings.Contains(reasons, row.want) || !strings.Contains(p.stderr, row.want) || !strings.Contains(p.stderr, "going on without them") {
+		if c.ServerUse != nil || c.Validity == runner.Invalid || c.OK != 300 || !strings.Contains(reasons, row.want) || !strings.Contains(p.stderr, row.want) || !strings.Contains(p.stderr, "going on without them") {
 			t.Errorf("%v: %s with %d ok because of %q, want %q; said: %s", row.args[:2], c.Validity, c.OK, reasons, row.want, p.stderr)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 // TestCapacity searches for two objectives at once, one that every rate up to the highest keeps and one that none does; the trials are in the
 // results, and the same rates served both.
 func TestCapacity(t *testing.T) {
+	t.Parallel()
 	p := loadtest(t, "capacity", "--transport", name(), "--slo", "p50<9s", "--slo", "max<1ns", "--min-rate", "100", "--max-rate", "400",
 		"--duration", "200ms", "--sum", "400ms", "--warmup", "20ms", "--width", "0.5", "--clients", "5")
 	r := p.run(t)

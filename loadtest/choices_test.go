@@ -12,6 +12,7 @@ import (
 
 // TestClientMix measures clients of two sizes: how equally those of each were served is told, and the file keeps to the schema.
 func TestClientMix(t *testing.T) {
+	t.Parallel()
 	p := loadtest(t, "--transport", name(), "--client-mix", "64:1,4KB:1", "--clients", "10", "--duration", "400ms", "--warmup", "50ms")
 	c := p.run(t).Cells[0]
 	if c.MixBy != "client" || len(c.SizeMix) != 2 || len(c.Fairness) != 2 {

@@ -53,6 +53,12 @@ func command(t *testing.T, args ...string) (cmd *exec.Cmd, p *process, stdout, s
 	cmd.Env = append(os.Environ(), asMain+"=1", "TMPDIR="+p.tmp)
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
+	t.Cleanup(func() {
+		if cmd.Process != nil && cmd.ProcessState == nil { // a test that failed meanwhile
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
 	return cmd, p, stdout, stderr
 }
 
@@ -123,6 +129,11 @@ func (p *process) want(t *testing.T, status int) (judged bool) {
 
 // name is a transport that every version of the list has.
 func name() string { return all.Names()[0] }
+
+// kinds are transports that stand for the others where only the kind of their client matters: without goroutines of its own (raw TCP), HTTP/1.1, HTTP/2.
+func kinds() []string {
+	return slices.DeleteFunc([]string{"tcp", "rest", "grpc"}, func(name string) bool { return !slices.Contains(all.Names(), name) })
+}
 
 // TestUsage: what is wrong with a command line is told with the flag, the value and what is allowed, and the status is 2.
 func TestUsage(t *testing.T) {

@@ -11,19 +11,23 @@ import (
 	"tailgate/transports/all"
 )
 
-// TestGetBook: over every transport, in a closed loop and in an open one, every request is answered with a right book, of a hosted gateway with
+// TestGetBook: over every transport in a closed loop, and over one of every kind in an open one, every request is answered with a right book, of a hosted gateway with
 // all its levels, and table and files call it by its name.
 func TestGetBook(t *testing.T) {
 	for _, args := range [][]string{
 		{"matrix", "--operation", "get-book", "--clients", "2", "--requests", "200", "--warmup", "10ms"},
-		{"matrix", "--operation", "get-book", "--clients", "2", "--rate", "500", "--duration", "200ms", "--warmup", "10ms"},
+		{"matrix", "--transports", strings.Join(kinds(), ","), "--operation", "get-book", "--clients", "2", "--rate", "500", "--duration", "200ms", "--warmup", "10ms"},
 	} {
+		transports := all.Names()
+		if args[1] == "--transports" {
+			transports = kinds()
+		}
 		p := loadtest(t, args...)
 		p.want(t, exitOK)
 		validate(t, filepath.Join(p.out, report.FileName))
 		r := p.run(t)
-		if len(r.Cells) != len(all.Names()) { // no floor: a bare echo has no book
-			t.Errorf("%v: %d cells, want one for each of %v", args, len(r.Cells), all.Names())
+		if len(r.Cells) != len(transports) { // no floor: a bare echo has no book
+			t.Errorf("%v: %d cells, want one for each of %v", args, len(r.Cells), transports)
 		}
 		for _, c := range r.Cells {
 			if c.Operation != "get-book" || c.Size != 0 || c.Ack != "" || c.OK != c.Requests || c.Wrong != 0 || c.Server.Count != 0 {

@@ -15,6 +15,7 @@ import (
 // TestRepeatResumeCompare: runs are interleaved, each with a gateway of its own; a run that was cut short is completed without measuring anything twice;
 // two files can be compared.
 func TestRepeatResumeCompare(t *testing.T) {
+	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "out")
 	args := []string{"matrix", "--transports", name(), "--sizes", "64", "--clients", "1,2", "--repeat", "3", "--requests", "300", "--warmup", "10ms", "--out", folder}
 	path := filepath.Join(folder, report.FileName)

@@ -70,9 +70,10 @@ func validate(t *testing.T, path string) {
 // TestSchema: what the tester writes is what the schema beside it says: open and closed loop, a floor, a cell that failed; what it does not say is
 // found.
 func TestSchema(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
-		{"--size", "64", "--clients", "2", "--requests", "2000", "--warmup", "10ms"},
-		{"--transport", name(), "--rate", "2000", "--duration", "600ms", "--step", "300ms:3000", "--size-mix", "64:1,128:1", "--slo", "p99<1s", "--slo", "max<1ns"},
+		{"matrix", "--transports", strings.Join(kinds(), ","), "--sizes", "64", "--clients", "2", "--requests", "2000", "--warmup", "10ms"},
+		{"--transport", name(), "--rate", "2000", "--duration", "400ms", "--step", "200ms:3000", "--size-mix", "64:1,128:1", "--slo", "p99<1s", "--slo", "max<1ns"},
 		{"--transport", name(), "--target", "127.0.0.1:1", "--clients", "1"},
 	} {
 		p := loadtest(t, args...)

@@ -18,13 +18,12 @@ import (
 // gateway starts one that is no part of a run, with one transport.
 func gateway(t *testing.T, transport string) *host.Process {
 	t.Helper()
-	t.Setenv(asMain, "1")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p, err := host.Start(t.Context(), host.Options{
-		Command: []string{self, childCommand},
+		Command: []string{"env", asMain + "=1", self, childCommand},
 		Task:    host.Task{Transport: transport, Keys: host.NewKeys(2), Sync: "os", MaxConnections: 32},
 	})
 	if err != nil {
@@ -109,8 +108,10 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// TestWrongTargets: a target that is not what was asked for is told with where, what and what to do, once, and nothing is measured.
+// TestWrongTargets: a target that is not what was asked for is told with where, what and what to do, once, and nothing is measured. Every transport's client meets
+// a server of every other kind.
 func TestWrongTargets(t *testing.T) {
+	t.Parallel()
 	addresses, keys := map[string]string{}, map[string]string{}
 	for _, transport := range all.Names() {
 		p := gateway(t, transport)
@@ -131,30 +132,33 @@ func TestWrongTargets(t *testing.T) {
 			attempt{addresses[transport], []string{"--transports", transport, "--key", "wrong"}, []string{"UNAUTHENTICATED", "check --key"}},
 			attempt{addresses[transport], []string{"--transports", transport, "--key", keys[transport], "--tls", "--tls-insecure"}, []string{"does this port speak TLS?", "leave out --tls"}},
 		)
-		for _, other := range all.Names() {
+		for _, other := range kinds() {
 			if other != transport {
 				attempts = append(attempts, attempt{addresses[other], []string{"--transports", transport, "--key", keys[other]}, []string{"does this port speak " + transport + "?", other + " ", "--tls"}})
 			}
 		}
 	}
 	for _, a := range attempts {
-		p := loadtest(t, append([]string{"matrix", "--target", a.address, "--sizes", "64", "--clients", "1,2"}, a.args...)...)
-		for _, want := range append(a.say, a.address) {
-			if p.status != exitFailure || !strings.Contains(p.stderr, want) {
-				t.Errorf("%s %v: status %d, %q; want 1 and %q", a.address, a.args, p.status, p.stderr, want)
+		t.Run(strings.Join(append(a.args[1:2:2], a.say[0]), " "), func(t *testing.T) {
+			t.Parallel()
+			p := loadtest(t, append([]string{"matrix", "--target", a.address, "--sizes", "64", "--clients", "1,2"}, a.args...)...)
+			for _, want := range append(a.say, a.address) {
+				if p.status != exitFailure || !strings.Contains(p.stderr, want) {
+					t.Errorf("%s %v: status %d, %q; want 1 and %q", a.address, a.args, p.status, p.stderr, want)
+				}
 			}
-		}
-		if n := strings.Count(p.stderr, "loadtest: "); n != 2 { // why, and what it comes to
-			t.Errorf("%s %v: said %d times: %s", a.address, a.args, n, p.stderr)
-		}
-		r := p.run(t)
-		if len(r.Cells) != 2 {
-			t.Errorf("%s %v: %d cells, want both as not measured", a.address, a.args, len(r.Cells))
-		}
-		for _, c := range r.Cells {
-			if c.Validity != runner.Invalid || c.Client != nil || !strings.HasPrefix(strings.Join(c.Reasons, ""), "not measured: ") {
-				t.Errorf("%s %v: %s %v", a.address, a.args, c.Validity, c.Reasons)
+			if n := strings.Count(p.stderr, "loadtest: "); n != 2 { // why, and what it comes to
+				t.Errorf("%s %v: said %d times: %s", a.address, a.args, n, p.stderr)
 			}
-		}
+			r := p.run(t)
+			if len(r.Cells) != 2 {
+				t.Errorf("%s %v: %d cells, want both as not measured", a.address, a.args, len(r.Cells))
+			}
+			for _, c := range r.Cells {
+				if c.Validity != runner.Invalid || c.Client != nil || !strings.HasPrefix(strings.Join(c.Reasons, ""), "not measured: ") {
+					t.Errorf("%s %v: %s %v", a.address, a.args, c.Validity, c.Reasons)
+				}
+			}
+		})
 	}
 }

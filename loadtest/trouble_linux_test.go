@@ -103,11 +103,14 @@ func doomed(t *testing.T, transport string) *host.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = syscall.Kill(p.Ready.PID, syscall.SIGCONT) // the one that was stopped has to hear of its end
-		_ = p.Stop()
-	})
+	t.Cleanup(func() { end(p) })
 	return p
+}
+
+// end ends a gateway, one that is stopped or dead too.
+func end(p *host.Process) {
+	_ = syscall.Kill(p.Ready.PID, syscall.SIGCONT) // the one that was stopped has to hear of its end
+	_ = p.Stop()
 }
 
 // peer accepts connections and does to each what is wanted.
@@ -158,6 +161,7 @@ func drain(conn net.Conn) {
 // TestPeersThatAreNoGateway: over every transport, whatever else may listen at the address: the message has transport, address and what to do, the status is 1, the cells
 // stand in the results as not measured, and nobody waits longer than a request may take and a little. Without that bound a silent peer alone would take the dial's ten seconds.
 func TestPeersThatAreNoGateway(t *testing.T) {
+	t.Parallel()
 	respond := func(answer string) func(net.Conn) {
 		return func(conn net.Conn) {
 			_, _ = conn.Read(make([]byte, 64<<10))
@@ -232,91 +236,130 @@ func TestPeersThatAreNoGateway(t *testing.T) {
 	}
 }
 
-// TestGatewayGoesAway: a gateway that runs elsewhere dies, or stops answering, while it is measured, over every transport and in both loops. The figures up to then are
-// kept, the measurement is INVALID and says why, the message has transport and address, the status is 3, and it ends by itself.
-func TestGatewayGoesAway(t *testing.T) {
-	// One transport after the other, since gateways that have to wait for a core answer so slowly that nobody could say when they stop.
-	for _, transport := range all.Names() {
-		t.Run(transport, func(t *testing.T) {
-			for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
-				for _, loop := range [][]string{nil, {"--rate", "500"}} {
-					t.Run(fmt.Sprint(signal, " ", strings.Join(loop, " ")), func(t *testing.T) {
-						t.Parallel()
-						goesAway(t, transport, signal, loop)
-					})
-				}
-			}
-		})
+// waitingAtOnce bounds how many gateways that were stopped, each with its memory, and load testers that have noticed wait at the same time.
+const waitingAtOnce = 12
+
+// struck is a load tester whose gateway has just been struck; check waits for its end.
+type struck struct {
+	name  string
+	check func(t *testing.T)
+}
+
+// inTurn strikes one gateway after the other, since gateways that have to wait for a core answer so slowly that nobody could say when they stop, and looks at what came of
+// it when all of a batch wait.
+func inTurn(t *testing.T, strikes []func() struck) {
+	t.Helper()
+	for batch := range slices.Chunk(strikes, waitingAtOnce) {
+		var waiting []struck
+		for _, strike := range batch {
+			waiting = append(waiting, strike())
+		}
+		for _, s := range waiting {
+			t.Run(s.name, s.check)
+		}
 	}
 }
 
+// TestGatewayGoesAway: a gateway that runs elsewhere dies, or stops answering, while it is measured, in a closed loop over every transport, and in an open one, which is the
+// same for all clients of a kind. The figures up to then are kept, the measurement is INVALID and says why, the message has transport and address, the status is 3, and
+// it ends by itself.
+func TestGatewayGoesAway(t *testing.T) {
+	t.Parallel()
+	var strikes []func() struck
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+		for _, transport := range all.Names() {
+			strikes = append(strikes, func() struck { return goesAway(t, transport, signal) })
+		}
+		for _, transport := range kinds() {
+			strikes = append(strikes, func() struck { return goesAway(t, transport, signal, "--rate", "500") })
+		}
+	}
+	inTurn(t, strikes)
+}
+
 // goesAway measures a gateway that gets a signal when it has begun to work.
-func goesAway(t *testing.T, transport string, signal syscall.Signal, loop []string) {
+func goesAway(t *testing.T, transport string, signal syscall.Signal, loop ...string) struck {
 	t.Helper()
 	gateway := doomed(t, transport)
 	address := gateway.Address(transport)
-	args := append([]string{"--target", address, "--transport", transport, "--key", gateway.Keys()[0], "--clients", "5", "--timeout", "1s", "--duration", "4s", "--warmup", "10ms", "--inflight", "100"}, loop...)
+	args := append([]string{"--target", address, "--transport", transport, "--key", gateway.Keys()[0], "--clients", "5", "--timeout", "1s", "--duration", "3s", "--warmup", "10ms", "--inflight", "100"}, loop...)
 	cmd, p, stdout, stderr := command(t, args...)
 	pid := gateway.Ready.PID
 	worked, wrote := processor(pid), written(pid)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// An order and its answer are at least 128 bytes in the journal and on the socket, so this is past the 5 requests that the warm-up has at this rate, however slow the
-	// machine is; the time is for the closed loop, which does many in its warm-up.
-	until(t, "load", func() bool { return processor(pid) > worked+40*time.Millisecond && written(pid) > wrote+32<<10 })
+	// An order and its answer are at least 128 bytes in the journal and on the socket, so this is past the 5 requests that the warm-up of an open loop has at this rate, however
+	// slow the machine is; the time is for the closed loop, which does many in its warm-up.
+	least := 40 * time.Millisecond
+	if len(loop) > 0 {
+		least = 0
+	}
+	until(t, "load", func() bool { return processor(pid) >= worked+least && written(pid) > wrote+32<<10 })
 	if err := syscall.Kill(pid, signal); err != nil {
 		t.Fatal(err)
 	}
-	p.finish(t, cmd, stdout, stderr)
-	c := p.run(t).Cells[0]
-	reasons := strings.Join(c.Reasons, "; ")
-	if p.status != exitInvalid || c.Validity != runner.Invalid || c.OK == 0 || c.Response.Count != c.Requests || c.Client == nil {
-		t.Errorf("status %d, %s because of %q, %d ok of %d: %s", p.status, c.Validity, reasons, c.OK, c.Requests, p.stderr)
-	}
-	if !strings.Contains(reasons, "no answer") || signal == syscall.SIGKILL && !strings.Contains(reasons, "the gateway has ended or closed them") {
-		t.Errorf("it is INVALID because of %q", reasons)
-	}
-	if want := "loadtest: " + transport + " at " + address + ", 64 B x 5: INVALID: "; !strings.Contains(p.stderr, want) {
-		t.Errorf("it said %q, want %q", p.stderr, want)
-	}
-	validate(t, filepath.Join(p.out, report.FileName))
+	return struck{fmt.Sprint(transport, " ", signal, " ", strings.Join(loop, " ")), func(t *testing.T) {
+		p.finish(t, cmd, stdout, stderr)
+		end(gateway)
+		c := p.run(t).Cells[0]
+		reasons := strings.Join(c.Reasons, "; ")
+		if p.status != exitInvalid || c.Validity != runner.Invalid || c.OK == 0 || c.Response.Count != c.Requests || c.Client == nil {
+			t.Errorf("status %d, %s because of %q, %d ok of %d: %s", p.status, c.Validity, reasons, c.OK, c.Requests, p.stderr)
+		}
+		if !strings.Contains(reasons, "no answer") || signal == syscall.SIGKILL && !strings.Contains(reasons, "the gateway has ended or closed them") {
+			t.Errorf("it is INVALID because of %q", reasons)
+		}
+		if want := "loadtest: " + transport + " at " + address + ", 64 B x 5: INVALID: "; !strings.Contains(p.stderr, want) {
+			t.Errorf("it said %q, want %q", p.stderr, want)
+		}
+		validate(t, filepath.Join(p.out, report.FileName))
+	}}
 }
 
-// TestHostedGatewayDies: the same for the load tester's own.
+// TestHostedGatewayDies: the same for the load tester's own, over every transport.
 func TestHostedGatewayDies(t *testing.T) {
+	t.Parallel()
+	var strikes []func() struck
 	for _, transport := range all.Names() {
-		t.Run(transport, func(t *testing.T) {
-			t.Parallel()
-			cmd, p, stdout, stderr := command(t, "--transport", transport, "--clients", "5", "--timeout", "1s", "--duration", "3s", "--warmup", "10ms")
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			// A gateway that starts has one socket, it listens; then it has clients, and then it works for them.
-			until(t, "clients", func() bool { return sockets(child(cmd.Process.Pid)) > 1 })
-			before := processor(child(cmd.Process.Pid))
-			until(t, "load", func() bool { return processor(child(cmd.Process.Pid)) > before+80*time.Millisecond })
-			if err := syscall.Kill(child(cmd.Process.Pid), syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-			p.finish(t, cmd, stdout, stderr)
-			c := p.run(t).Cells[0]
-			if reasons := strings.Join(c.Reasons, "; "); p.status != exitInvalid || c.Validity != runner.Invalid || c.OK == 0 || !strings.Contains(reasons, "the gateway did not end well: ") || !strings.Contains(reasons, "signal: killed") {
-				t.Errorf("status %d, %s because of %q, %d ok of %d: %s", p.status, c.Validity, reasons, c.OK, c.Requests, p.stderr)
-			}
-			if want := "loadtest: " + transport + ", 64 B x 5: INVALID: the gateway did not end well"; !strings.Contains(p.stderr, want) {
-				t.Errorf("it said %q, want %q", p.stderr, want)
-			}
-		})
+		strikes = append(strikes, func() struck { return hostedDies(t, transport) })
 	}
+	inTurn(t, strikes)
+}
+
+func hostedDies(t *testing.T, transport string) struck {
+	t.Helper()
+	cmd, p, stdout, stderr := command(t, "--transport", transport, "--clients", "5", "--timeout", "1s", "--duration", "2s", "--warmup", "10ms")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// A gateway that starts has one socket, it listens; then it has clients, and then it works for them.
+	until(t, "clients", func() bool { return sockets(child(cmd.Process.Pid)) > 1 })
+	gateway := child(cmd.Process.Pid)
+	before := processor(gateway)
+	until(t, "load", func() bool { return processor(gateway) > before+80*time.Millisecond })
+	if err := syscall.Kill(gateway, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	return struck{transport, func(t *testing.T) {
+		p.finish(t, cmd, stdout, stderr)
+		c := p.run(t).Cells[0]
+		if reasons := strings.Join(c.Reasons, "; "); p.status != exitInvalid || c.Validity != runner.Invalid || c.OK == 0 || !strings.Contains(reasons, "the gateway did not end well: ") || !strings.Contains(reasons, "signal: killed") {
+			t.Errorf("status %d, %s because of %q, %d ok of %d: %s", p.status, c.Validity, reasons, c.OK, c.Requests, p.stderr)
+		}
+		if want := "loadtest: " + transport + ", 64 B x 5: INVALID: the gateway did not end well"; !strings.Contains(p.stderr, want) {
+			t.Errorf("it said %q, want %q", p.stderr, want)
+		}
+	}}
 }
 
 // TestBudgetIsKept: what cells cannot take in time is cut or left out, and said. The gateway stops answering when the first cell is there; by its own time a request would be waited for
 // for ten minutes, so this test ends because the budget does.
 func TestBudgetIsKept(t *testing.T) {
+	t.Parallel()
 	gateway := doomed(t, name())
 	args := []string{"matrix", "--target", gateway.Address(name()), "--transports", name(), "--key", gateway.Keys()[0], "--sizes", "64", "--clients", "1,2,3,4", "--timeout", "10m", "--warmup", "10ms"}
-	cmd, p, stdout, stderr := command(t, append(args, "--budget", "6s")...)
+	cmd, p, stdout, stderr := command(t, append(args, "--budget", "4s")...)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
@@ -334,9 +377,9 @@ func TestBudgetIsKept(t *testing.T) {
 	whole, cut, left := 0, 0, 0
 	for _, c := range r.Cells {
 		switch reasons := strings.Join(c.Reasons, "; "); {
-		case c.Interrupted && strings.HasSuffix(reasons, "the --budget of 6s was used up"):
+		case c.Interrupted && strings.HasSuffix(reasons, "the --budget of 4s was used up"):
 			cut++
-		case reasons == "not measured: the --budget of 6s was used up":
+		case reasons == "not measured: the --budget of 4s was used up":
 			left++
 		case c.Client != nil && !c.Interrupted:
 			whole++
@@ -344,14 +387,14 @@ func TestBudgetIsKept(t *testing.T) {
 			t.Errorf("%s because of %q", c.Validity, reasons)
 		}
 	}
-	if want := fmt.Sprintf("%d of 4 cells were not measured, since the --budget of 6s was used up; the same command with --resume measures them", left); p.status != exitFailure || r.Interrupted || whole < 1 || left < 1 || whole+cut+left != 4 || !strings.Contains(p.stderr, want) {
+	if want := fmt.Sprintf("%d of 4 cells were not measured, since the --budget of 4s was used up; the same command with --resume measures them", left); p.status != exitFailure || r.Interrupted || whole < 1 || left < 1 || whole+cut+left != 4 || !strings.Contains(p.stderr, want) {
 		t.Fatalf("status %d, %d whole, %d cut short, %d left out: %s", p.status, whole, cut, left, p.stderr)
 	}
 	// With more of a budget the rest is measured.
 	if err := syscall.Kill(gateway.Ready.PID, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	again := loadtest(t, append(args, "--budget", "8s", "--resume", "--out", p.out)...)
+	again := loadtest(t, append(args, "--budget", "5s", "--resume", "--out", p.out)...)
 	again.out = p.out
 	resumed := again.run(t)
 	if len(resumed.Cells) != 4 || resumed.Resumed != whole {
@@ -366,6 +409,7 @@ func TestBudgetIsKept(t *testing.T) {
 
 // TestConnectionsAreCounted: as many as were asked for are really open, over every transport and also where the default is one for all.
 func TestConnectionsAreCounted(t *testing.T) {
+	t.Parallel()
 	p := loadtest(t, "--size", "64", "--clients", "8", "--connections", "3", "--requests", "400", "--warmup", "10ms")
 	for _, c := range p.run(t).Cells {
 		if c.Connections.Asked != 3 || c.Connections.Open == nil || *c.Connections.Open != 3 || c.Connections.Redials != 0 {
