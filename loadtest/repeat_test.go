@@ -17,7 +17,7 @@ import (
 func TestRepeatResumeCompare(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "out")
-	args := []string{"matrix", "--transports", name(), "--sizes", "64", "--clients", "1,2", "--repeat", "3", "--requests", "300", "--warmup", "10ms", "--out", folder}
+	args := []string{"matrix", "--transports", name(), "--sizes", "64", "--clients", "1,2", "--repeat", "2", "--requests", "300", "--warmup", "10ms", "--out", folder}
 	path := filepath.Join(folder, report.FileName)
 	measure := func(args ...string) report.Run {
 		t.Helper()
@@ -40,34 +40,34 @@ func TestRepeatResumeCompare(t *testing.T) {
 			t.Errorf("run %d of %s is number %d", c.Run, c.Key(), c.Order)
 		}
 	}
-	if len(whole.Cells) != 9 || len(rounds) != 3 || len(rounds[0]) != 3 || whole.Method.Repeat != 3 {
+	if len(whole.Cells) != 6 || len(rounds) != 2 || len(rounds[0]) != 3 || whole.Method.Repeat != 2 {
 		t.Errorf("%d cells in rounds %v", len(whole.Cells), rounds)
 	}
 
 	// As if it had been cut short: two cells are missing, one was interrupted.
 	short := whole
-	short.Cells = append([]report.Cell(nil), whole.Cells[:7]...)
-	short.Cells[3].Interrupted = true
+	short.Cells = append([]report.Cell(nil), whole.Cells[:4]...)
+	short.Cells[2].Interrupted = true
 	if _, err := short.Write(folder); err != nil {
 		t.Fatal(err)
 	}
 	resumed := measure(append(args, "--resume")...)
-	if len(resumed.Cells) != 9 || resumed.Resumed != 6 {
-		t.Fatalf("%d cells, %d of them kept; want 9 and 6", len(resumed.Cells), resumed.Resumed)
+	if len(resumed.Cells) != 6 || resumed.Resumed != 3 {
+		t.Fatalf("%d cells, %d of them kept; want 6 and 3", len(resumed.Cells), resumed.Resumed)
 	}
-	for i := range 7 {
-		if same := reflect.DeepEqual(resumed.Cells[i].Started, whole.Cells[i].Started); same != (i != 3) {
+	for i := range 4 {
+		if same := reflect.DeepEqual(resumed.Cells[i].Started, whole.Cells[i].Started); same != (i != 2) {
 			t.Errorf("cell %d was kept: %t", i, same)
 		}
 	}
-	if again := measure(append(args, "--resume")...); again.Resumed != 9 || len(again.Cells) != 9 {
+	if again := measure(append(args, "--resume")...); again.Resumed != 6 || len(again.Cells) != 6 {
 		t.Errorf("%d of %d kept of a run that was complete", again.Resumed, len(again.Cells))
 	}
 	// Runs can be added, and none taken away.
 	more := slices.Clone(args)
-	more[slices.Index(more, "--repeat")+1] = "4"
-	if longer := measure(append(more, "--resume")...); longer.Resumed != 9 || len(longer.Cells) != 12 || longer.Method.Repeat != 4 {
-		t.Errorf("%d of %d kept where a fourth run was added to three", longer.Resumed, len(longer.Cells))
+	more[slices.Index(more, "--repeat")+1] = "3"
+	if longer := measure(append(more, "--resume")...); longer.Resumed != 6 || len(longer.Cells) != 9 || longer.Method.Repeat != 3 {
+		t.Errorf("%d of %d kept where a third run was added to two", longer.Resumed, len(longer.Cells))
 	}
 	var stdout, stderr strings.Builder
 	if status := run(append(more, "--resume", "--seed", "9"), nil, &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "--resume: "+path+" was begun with --seed 1, now 9; use the same flags") {
@@ -84,7 +84,7 @@ func TestRepeatResumeCompare(t *testing.T) {
 		t.Errorf("status %d, %d cells", status, len(c.Cells))
 	}
 	stderr.Reset()
-	if status := run(append(args, "--resume"), nil, &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "--repeat 4, now 3") {
+	if status := run(append(args, "--resume"), nil, &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "--repeat 3, now 2") {
 		t.Errorf("status %d, %q; want 2 and that a run would be lost", status, stderr.String())
 	}
 	stderr.Reset()

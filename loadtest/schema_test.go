@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -15,24 +16,32 @@ import (
 
 // schema is the published one, or one that also refuses what it does not describe. Published, it allows for fields that come later; here none may be
 // without a description.
-func schema(t *testing.T, strict bool) *jsonschema.Schema {
-	t.Helper()
+func schema(strict bool) *jsonschema.Schema {
+	if strict {
+		return strictly()
+	}
+	return published()
+}
+
+var (
+	published = sync.OnceValue(func() *jsonschema.Schema { return compile(false) })
+	strictly  = sync.OnceValue(func() *jsonschema.Schema { return compile(true) })
+)
+
+// compile makes one.
+func compile(strict bool) *jsonschema.Schema {
 	text, err := jsonschema.UnmarshalJSON(bytes.NewReader(export.Schema))
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	if strict {
 		forbidOthers(text)
 	}
 	compiler := jsonschema.NewCompiler()
 	if err := compiler.AddResource(export.SchemaFile, text); err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	compiled, err := compiler.Compile(export.SchemaFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return compiled
+	return compiler.MustCompile(export.SchemaFile)
 }
 
 func forbidOthers(node any) {
@@ -62,7 +71,7 @@ func validate(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := schema(t, true).Validate(instance); err != nil {
+	if err := schema(true).Validate(instance); err != nil {
 		t.Errorf("%s: %v", path, err)
 	}
 }
@@ -105,7 +114,7 @@ func TestSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if schema(t, false).Validate(instance) == nil {
+		if schema(false).Validate(instance) == nil {
 			t.Errorf("%s passes", wrong)
 		}
 	}

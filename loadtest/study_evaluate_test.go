@@ -432,6 +432,7 @@ func TestStudyRecorded(t *testing.T) {
 // TestStudyEvaluation evaluates studies whose truth is known: one that shows the claim, one whose delayed runs are not delayed, and one whose verdict says
 // SUSPECT of every fifth run for nothing.
 func TestStudyEvaluation(t *testing.T) {
+	t.Parallel()
 	made := func(effect float64, reasons ...string) *study {
 		rng := rand.New(rand.NewPCG(7, 7))
 		noise := func(sigma float64) float64 { return math.Exp(sigma * rng.NormFloat64()) }

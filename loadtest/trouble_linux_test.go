@@ -359,7 +359,7 @@ func TestBudgetIsKept(t *testing.T) {
 	t.Parallel()
 	gateway := doomed(t, name())
 	args := []string{"matrix", "--target", gateway.Address(name()), "--transports", name(), "--key", gateway.Keys()[0], "--sizes", "64", "--clients", "1,2,3,4", "--timeout", "10m", "--warmup", "10ms"}
-	cmd, p, stdout, stderr := command(t, append(args, "--budget", "4s")...)
+	cmd, p, stdout, stderr := command(t, append(args, "--budget", "5s")...)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
@@ -377,9 +377,9 @@ func TestBudgetIsKept(t *testing.T) {
 	whole, cut, left := 0, 0, 0
 	for _, c := range r.Cells {
 		switch reasons := strings.Join(c.Reasons, "; "); {
-		case c.Interrupted && strings.HasSuffix(reasons, "the --budget of 4s was used up"):
+		case c.Interrupted && strings.HasSuffix(reasons, "the --budget of 5s was used up"):
 			cut++
-		case reasons == "not measured: the --budget of 4s was used up":
+		case reasons == "not measured: the --budget of 5s was used up":
 			left++
 		case c.Client != nil && !c.Interrupted:
 			whole++
@@ -387,14 +387,14 @@ func TestBudgetIsKept(t *testing.T) {
 			t.Errorf("%s because of %q", c.Validity, reasons)
 		}
 	}
-	if want := fmt.Sprintf("%d of 4 cells were not measured, since the --budget of 4s was used up; the same command with --resume measures them", left); p.status != exitFailure || r.Interrupted || whole < 1 || left < 1 || whole+cut+left != 4 || !strings.Contains(p.stderr, want) {
+	if want := fmt.Sprintf("%d of 4 cells were not measured, since the --budget of 5s was used up; the same command with --resume measures them", left); p.status != exitFailure || r.Interrupted || whole < 1 || left < 1 || whole+cut+left != 4 || !strings.Contains(p.stderr, want) {
 		t.Fatalf("status %d, %d whole, %d cut short, %d left out: %s", p.status, whole, cut, left, p.stderr)
 	}
 	// With more of a budget the rest is measured.
 	if err := syscall.Kill(gateway.Ready.PID, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	again := loadtest(t, append(args, "--budget", "5s", "--resume", "--out", p.out)...)
+	again := loadtest(t, append(args, "--budget", "8s", "--resume", "--out", p.out)...)
 	again.out = p.out
 	resumed := again.run(t)
 	if len(resumed.Cells) != 4 || resumed.Resumed != whole {
