@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"tailgate/transports"
+	"tailgate/transports/internal/httpserver"
 )
 
 // NewHandler is the server without sockets, for benchmarks and fuzzing.
@@ -21,10 +22,10 @@ func NewHandler(gateway transports.Gateway, limits transports.Limits) http.Handl
 }
 
 // Grace is what a server's Shutdown allows by default.
-const Grace = grace
+const Grace = httpserver.Grace
 
 // SetGrace changes it for one server, before its Shutdown.
-func SetGrace(s transports.Server, d time.Duration) { s.(*server).grace = d }
+func SetGrace(s transports.Server, d time.Duration) { s.(*httpserver.Server).Grace = d }
 
 // Serve is Listen with a listener of the caller's.
 func Serve(inner net.Listener, gateway transports.Gateway, config transports.ListenConfig) transports.Server {

@@ -19,7 +19,7 @@ import (
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/internal/bearer"
-	"tailgate/transports/internal/guard"
+	"tailgate/transports/internal/httpserver"
 	"tailgate/transports/internal/outcome"
 )
 
@@ -134,13 +134,13 @@ func (j *work) recycle(pool *sync.Pool) {
 // admit says who asks, or why nobody may.
 func (h *handler) admit(w http.ResponseWriter, r *http.Request) (transports.Peer, error) {
 	peer := transports.Peer{Transport: Name, TLS: r.TLS}
-	if conn, _ := r.Context().Value(connKey{}).(*guard.Conn); conn != nil {
+	if conn := httpserver.Conn(r.Context()); conn != nil {
 		peer.Remote = conn.Remote()
 		if conn.Surplus() {
 			w.Header().Set("Connection", "close")
 			return peer, transports.Refuse(pb.Reason_REASON_OVERLOADED, "%d connections are open already, as many as this listener takes", h.limits.MaxConnections)
 		}
-		conn.Use() // before the look at draining, see server.Shutdown
+		conn.Use() // before the look at draining, see httpserver.Server.Shutdown
 	}
 	if h.draining.Load() {
 		return peer, transports.Refuse(pb.Reason_REASON_DRAINING, "the gateway is stopping; connect again later")
@@ -187,7 +187,7 @@ func (h *handler) exchange(w http.ResponseWriter, r *http.Request, route *route,
 		header["Cache-Control"] = noStore
 	}
 	if h.draining.Load() {
-		header["Connection"] = closing // the peer must not use it again, see server.Shutdown
+		header["Connection"] = closing // the peer must not use it again, see httpserver.Server.Shutdown
 	}
 	w.Write(job.answer) //nolint:errcheck // a peer that left asks again with the same id
 	return nil

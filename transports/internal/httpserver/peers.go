@@ -1,4 +1,4 @@
-package rest
+package httpserver
 
 import (
 	"context"
@@ -11,11 +11,11 @@ import (
 	"tailgate/transports"
 )
 
-// grace is how long a draining server keeps connections open for one more request, and how recently such a connection must have
+// Grace is how long a draining server keeps connections open for one more request, and how recently such a connection must have
 // carried one. HTTP/1.1 has no way to say goodbye on an idle connection: a request that crosses with the close is in doubt to its
 // client, one that is answered with Connection: close is not. A client in a closed loop sends its next request within a
 // round trip and its own work, far less than this; and no stop should take noticeably longer for the sake of the others.
-const grace = 250 * time.Millisecond
+const Grace = 250 * time.Millisecond
 
 // peers knows the open connections of a server, and since when each has waited for its next request. Safe for concurrent use. The
 // two changes of state that every request makes take no lock.
