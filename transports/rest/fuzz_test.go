@@ -107,15 +107,3 @@ func token(s string) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 	}) < 0
 }
-
-// FuzzURL turns arbitrary texts into the fields of a request and back through the URL that the client writes.
-func FuzzURL(f *testing.F) {
-	f.Add("o-1", uint32(0), int32(1))
-	f.Add("a/b?c#d%41 +&=", uint32(1<<32-1), int32(-5))
-	f.Add("", uint32(1), int32(77))
-	f.Fuzz(func(t *testing.T, text string, number uint32, enum int32) {
-		if err := rest.CheckURLRoundTrip(text, number, enum); err != nil {
-			t.Error(err)
-		}
-	})
-}

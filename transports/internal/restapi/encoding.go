@@ -1,4 +1,4 @@
-package rest
+package restapi
 
 import (
 	"mime"
@@ -15,14 +15,14 @@ import (
 	"tailgate/transports/internal/outcome"
 )
 
-// encoding is one form in which messages travel.
-type encoding struct {
-	name         string // as in Transport.Encodings
-	contentType  string
-	header       []string // contentType as a header value, shared by all answers, never changed
-	appendTo     func(b []byte, m proto.Message) ([]byte, error)
+// Encoding is one form in which messages travel. It never changes.
+type Encoding struct {
+	Name         string // as in Transport.Encodings
+	ContentType  string
+	AppendTo     func(b []byte, m proto.Message) ([]byte, error)
+	ReadResponse func(b []byte, m proto.Message) error
+	header       []string                              // ContentType as a header value, shared by all answers
 	readRequest  func(b []byte, m proto.Message) error // m may point into b afterwards; the error is a *Fault
-	readResponse func(b []byte, m proto.Message) error
 	// maxBytes is what a message of so many bytes in protobuf has at most.
 	maxBytes func(protobufBytes int) int
 }
@@ -30,12 +30,13 @@ type encoding struct {
 const (
 	protobufType = "application/x-protobuf"
 	jsonType     = "application/json"
-	problemType  = "application/problem+json" // RFC 9457
+	// ProblemType is that of a [Problem].
+	ProblemType = "application/problem+json" // RFC 9457
 )
 
-var protobuf = &encoding{
-	name: "protobuf", contentType: protobufType, header: []string{protobufType},
-	appendTo: proto.MarshalOptions{}.MarshalAppend,
+var protobuf = &Encoding{
+	Name: "protobuf", ContentType: protobufType, header: []string{protobufType},
+	AppendTo: proto.MarshalOptions{}.MarshalAppend,
 	readRequest: func(b []byte, m proto.Message) error {
 		var err error
 		if order, ok := m.(*pb.SubmitOrderRequest); ok { // does not copy the tag
@@ -48,17 +49,17 @@ var protobuf = &encoding{
 		}
 		return nil
 	},
-	readResponse: proto.Unmarshal,
+	ReadResponse: proto.Unmarshal,
 	maxBytes:     func(n int) int { return n },
 }
 
 // jsonText is protobuf's JSON mapping with the field names of the contract and zero values written out.
-var jsonText = &encoding{
-	name: "json", contentType: jsonType, header: []string{jsonType},
-	appendTo:    protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.MarshalAppend,
+var jsonText = &Encoding{
+	Name: "json", ContentType: jsonType, header: []string{jsonType},
+	AppendTo:    protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.MarshalAppend,
 	readRequest: readJSONRequest,
 	// A client takes what a newer gateway adds.
-	readResponse: protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal,
+	ReadResponse: protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal,
 	maxBytes:     func(n int) int { return 4*((n+2)/3) + jsonFrame },
 }
 
@@ -66,8 +67,14 @@ var jsonText = &encoding{
 // the largest request of the contract take less than 1 KiB, four times that is allowed.
 const jsonFrame = 4 << 10
 
+// Encodings are all of them, the first is a client's default.
+func Encodings() []*Encoding { return []*Encoding{protobuf, jsonText} }
+
+// EncodingNames are their names, as in Transport.Encodings.
+func EncodingNames() []string { return []string{protobuf.Name, jsonText.Name} }
+
 // encodings in the order of preference where a caller has none.
-var encodings = []*encoding{jsonText, protobuf}
+var encodings = []*Encoding{jsonText, protobuf}
 
 func readJSONRequest(b []byte, m proto.Message) error {
 	err := protojson.Unmarshal(b, m)
@@ -111,9 +118,9 @@ func jsonField(d protoreflect.MessageDescriptor, text string) string {
 }
 
 // encodingOf returns the encoding of a body by its Content-Type, nil for any other type.
-func encodingOf(contentType string) *encoding {
+func encodingOf(contentType string) *Encoding {
 	for _, e := range encodings {
-		if contentType == e.contentType { // as nearly every client writes it
+		if contentType == e.ContentType { // as nearly every client writes it
 			return e
 		}
 	}
@@ -125,7 +132,7 @@ func encodingOf(contentType string) *encoding {
 		return nil
 	}
 	for _, e := range encodings {
-		if mediaType == e.contentType {
+		if mediaType == e.ContentType {
 			return e
 		}
 	}
@@ -134,21 +141,21 @@ func encodingOf(contentType string) *encoding {
 
 // negotiate returns the encoding of the answer: what Accept prefers (RFC 9110, section 12.5.1), the preferred one where it leaves the
 // choice, nil where it takes neither.
-func negotiate(accept []string, preferred *encoding) *encoding {
+func negotiate(accept []string, preferred *Encoding) *Encoding {
 	if len(accept) == 0 {
 		return preferred
 	}
 	if len(accept) == 1 {
 		for _, e := range encodings {
-			if accept[0] == e.contentType {
+			if accept[0] == e.ContentType {
 				return e
 			}
 		}
 	}
 	ranges := strings.Split(strings.Join(accept, ","), ",")
-	best, quality := (*encoding)(nil), 0.0
+	best, quality := (*Encoding)(nil), 0.0
 	for _, e := range encodings {
-		if q := acceptQuality(ranges, e.contentType); q > quality || q == quality && q > 0 && e == preferred {
+		if q := acceptQuality(ranges, e.ContentType); q > quality || q == quality && q > 0 && e == preferred {
 			best, quality = e, q
 		}
 	}

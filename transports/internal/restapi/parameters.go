@@ -1,4 +1,4 @@
-package rest
+package restapi
 
 import (
 	"net/url"
@@ -17,7 +17,7 @@ import (
 // contract, by that name without its prefix in lower case (state=open), or by number, as in JSON.
 
 // readQuery sets the fields of request that the query names.
-func (r *route) readQuery(raw string, request proto.Message) error {
+func (r *Route) readQuery(raw string, request proto.Message) error {
 	if raw == "" {
 		return nil
 	}
@@ -43,12 +43,12 @@ func (r *route) readQuery(raw string, request proto.Message) error {
 		}
 	}
 	for name := range values { // one of them, whichever comes first
-		return transports.Malformed(name, "no such query parameter; %s %s takes %s", r.method, r.path, r.parameterNames())
+		return transports.Malformed(name, "no such query parameter; %s %s takes %s", r.Method, r.Path, r.parameterNames())
 	}
 	return nil
 }
 
-func (r *route) parameterNames() string {
+func (r *Route) parameterNames() string {
 	if len(r.query) == 0 {
 		return "none"
 	}
@@ -108,7 +108,7 @@ func fieldText(m protoreflect.Message, f protoreflect.FieldDescriptor) string {
 }
 
 // writeQuery is the inverse of readQuery: fields with their zero value are left out.
-func (r *route) writeQuery(request proto.Message) string {
+func (r *Route) writeQuery(request proto.Message) string {
 	m := request.ProtoReflect()
 	var b strings.Builder
 	for _, f := range r.query {
@@ -153,9 +153,9 @@ func enumTexts(e protoreflect.EnumDescriptor) []string {
 	return texts
 }
 
-// location is the inverse of what the server reads from method and URL: path, escaped path and query of a request.
-func (r *route) location(request proto.Message) (path, escaped, query string) {
-	path, escaped = r.path, r.path
+// Location is the inverse of what the server reads from method and URL: path, escaped path and query of a request.
+func (r *Route) Location(request proto.Message) (path, escaped, query string) {
+	path, escaped = r.Path, r.Path
 	if r.variable != nil {
 		value := request.ProtoReflect().Get(r.variable).String()
 		path = r.collection + "/" + value

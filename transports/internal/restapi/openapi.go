@@ -1,4 +1,4 @@
-package rest
+package restapi
 
 import (
 	"encoding/json"
@@ -70,16 +70,13 @@ func (r resolver) FindDescriptorByName(name protoreflect.FullName) (protoreflect
 	return protoregistry.GlobalFiles.FindDescriptorByName(name)
 }
 
-func serveOpenAPI(w http.ResponseWriter, r *http.Request) error {
+func serveOpenAPI(r *Request, reply *Reply) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		refusal := refuse(http.StatusMethodNotAllowed, "%s is not a method of %s", r.Method, openAPIPath)
+		refusal := refuse(http.StatusMethodNotAllowed, "%s is not a method of %s", r.Method, OpenAPIPath)
 		refusal.allow = []string{http.MethodGet, http.MethodHead}
 		return refusal
 	}
-	header := w.Header()
-	header.Set("Content-Type", jsonType)
-	header.Set("Content-Length", strconv.Itoa(len(openAPI())))
-	w.Write(openAPI()) //nolint:errcheck // a peer that left needs no document
+	reply.Status, reply.ContentType, reply.Body = http.StatusOK, jsonText.header, openAPI()
 	return nil
 }
 
@@ -92,12 +89,12 @@ func (t *table) document() object {
 	schemas := newSchemas(t)
 	paths := object{}
 	for _, r := range t.routes {
-		item, _ := paths[r.path].(object)
+		item, _ := paths[r.Path].(object)
 		if item == nil {
 			item = object{}
-			paths[r.path] = item
+			paths[r.Path] = item
 		}
-		item[strings.ToLower(r.method)] = t.describe(r, schemas)
+		item[strings.ToLower(r.Method)] = t.describe(r, schemas)
 	}
 	service := t.routes[0].input.ParentFile().Services().ByName("OrderEntryService")
 	return object{
@@ -113,7 +110,7 @@ func (t *table) document() object {
 	}
 }
 
-func (t *table) describe(r *route, schemas *schemas) object {
+func (t *table) describe(r *Route, schemas *schemas) object {
 	rpc := r.input.ParentFile().Services().ByName("OrderEntryService").Methods().ByName(r.rpc)
 	operation := described(object{"operationId": string(r.rpc)}, rpc)
 	var parameters []any
@@ -123,7 +120,7 @@ func (t *table) describe(r *route, schemas *schemas) object {
 	for _, f := range r.query {
 		parameters = append(parameters, parameter(f, "query"))
 	}
-	if r.stream {
+	if r.Stream {
 		parameters = append(parameters, object{
 			"name": lastEventID, "in": "header", "schema": object{"type": "string", "pattern": "^[0-9]{1,10}-[0-9]{1,20}$"},
 			"description": "Id of the last event that was read, EPOCH-SEQUENCE; the stream goes on behind it, whatever the query says.",
@@ -132,11 +129,11 @@ func (t *table) describe(r *route, schemas *schemas) object {
 	if parameters != nil {
 		operation["parameters"] = parameters
 	}
-	if r.body {
+	if r.Body {
 		operation["requestBody"] = object{"required": true, "content": content(r.input, schemas)}
 	}
 	responses := object{"200": object{"description": "The answer; business refusals are among them, by status and reason.", "content": content(r.output, schemas)}}
-	if r.stream {
+	if r.Stream {
 		responses["200"] = eventStreamResponse(r.output, schemas)
 	}
 	for _, status := range r.statuses() {
@@ -147,7 +144,7 @@ func (t *table) describe(r *route, schemas *schemas) object {
 }
 
 // statuses are those with which an operation can end without an answer.
-func (r *route) statuses() []int {
+func (r *Route) statuses() []int {
 	set := map[int]bool{http.StatusNotAcceptable: true}
 	for reason, status := range reasonStatus {
 		switch reason {
@@ -158,7 +155,7 @@ func (r *route) statuses() []int {
 			set[status] = true
 		}
 	}
-	if r.body {
+	if r.Body {
 		set[http.StatusUnsupportedMediaType], set[http.StatusRequestTimeout] = true, true
 	}
 	maps.DeleteFunc(set, func(_ int, said bool) bool { return !said })
@@ -189,7 +186,7 @@ func eventStreamResponse(output protoreflect.MessageDescriptor, schemas *schemas
 		"description": "Server-Sent Events: \"execution\" with the report in one line of JSON as its data and EPOCH-SEQUENCE as its id; last of all " +
 			"\"error\" with a problem document, where the gateway ends the stream. Comments keep the connection alive. Streams take at most half of " +
 			"the connections that the gateway lets in at a time; one more is answered 503, REASON_OVERLOADED.",
-		"content": object{eventsType: object{
+		"content": object{EventsType: object{
 			"schema": object{"type": "string"},
 			"x-event-data": object{
 				"execution": schemas.message(output.Fields().ByName("execution").Message()),
@@ -222,7 +219,7 @@ func problemResponses() object {
 		}
 		response := object{
 			"description": text,
-			"content":     object{problemType: object{"schema": object{"$ref": "#/components/schemas/" + problemSchema}}},
+			"content":     object{ProblemType: object{"schema": object{"$ref": "#/components/schemas/" + problemSchema}}},
 		}
 		switch status {
 		case http.StatusTooManyRequests, http.StatusServiceUnavailable:

@@ -1,4 +1,8 @@
-package rest
+// Package restclient is the client of every transport that offers the API of restapi over HTTP/1.1: which framework serves it cannot be seen
+// on the wire.
+//
+// It must never know what an order means.
+package restclient
 
 import (
 	"bytes"
@@ -13,6 +17,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,12 +27,16 @@ import (
 	"tailgate/transports"
 	"tailgate/transports/internal/bearer"
 	"tailgate/transports/internal/outcome"
+	"tailgate/transports/internal/restapi"
 	"tailgate/transports/internal/sockopt"
 )
 
 // maxResponseBytes bounds an answer. The largest of the contract, a page of 1,000 orders or a book of 5,000 levels a side, stays below
 // 1 MiB even in JSON; an acknowledgement is as large as its request.
 const maxResponseBytes = 16 << 20
+
+// maxHeaderBytes bounds the headers of an answer.
+const maxHeaderBytes = 16 << 10
 
 // client implements transports.Client with net/http. One connection serves calls that come one after the other; concurrent calls
 // open more, one each, up to MaxStreams, beyond which they wait for a free one within their context. A call whose context ends
@@ -36,7 +45,7 @@ const maxResponseBytes = 16 << 20
 // A request is written once. net/http repeats requests that failed on a connection that was used before, when it holds that to
 // be safe; here nothing is left for it to repeat, see newRequest.
 type client struct {
-	encoding   *encoding
+	encoding   *restapi.Encoding
 	transport  *http.Transport
 	scheme     string
 	host       string
@@ -51,17 +60,28 @@ type client struct {
 	conns  map[*conn]struct{} // at most MaxStreams
 }
 
-func dial(ctx context.Context, config transports.DialConfig) (transports.Client, error) {
+// Dial returns the Dial of the transport of this name.
+func Dial(name string) func(ctx context.Context, config transports.DialConfig) (transports.Client, error) {
+	return func(ctx context.Context, config transports.DialConfig) (transports.Client, error) {
+		c, err := dial(ctx, config)
+		if err != nil {
+			return nil, fmt.Errorf("%s: dial %s: %w", name, config.Address, err)
+		}
+		return c, nil
+	}
+}
+
+func dial(ctx context.Context, config transports.DialConfig) (*client, error) {
 	c, err := newClient(config)
 	if err != nil {
-		return nil, fmt.Errorf("rest: dial %s: %w", config.Address, err)
+		return nil, err
 	}
 	// The first request makes the connection and shows the key, so that a dead address and a bad key both fail here.
 	ctx, cancel := context.WithTimeout(ctx, config.Limits.WithDefaults().HandshakeTimeout)
 	defer cancel()
 	probe := transports.Call{Operation: transports.ListInstruments, Request: &pb.ListInstrumentsRequest{}, Response: &pb.ListInstrumentsResponse{}}
 	if err := c.Do(ctx, &probe); err != nil {
-		return nil, fmt.Errorf("rest: dial %s: %w", config.Address, errors.Join(err, c.Close()))
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
@@ -73,26 +93,24 @@ func newClient(config transports.DialConfig) (*client, error) {
 		attempts: sync.Pool{New: func() any { return newAttempt() }},
 		answers:  sync.Pool{New: func() any { return new(bytes.Buffer) }},
 	}
-	switch i := slices.IndexFunc([]*encoding{protobuf, jsonText}, func(e *encoding) bool { return e.name == config.Encoding }); {
-	case config.Encoding == "" || i == 0:
-		c.encoding = protobuf
-	case i == 1:
-		c.encoding = jsonText
-	default:
-		return nil, fmt.Errorf("no encoding %q: allowed are %s, %s", config.Encoding, protobuf.name, jsonText.name)
+	encodings := restapi.Encodings()
+	i := slices.IndexFunc(encodings, func(e *restapi.Encoding) bool { return config.Encoding == "" || e.Name == config.Encoding })
+	if i < 0 {
+		return nil, fmt.Errorf("no encoding %q: allowed are %s", config.Encoding, strings.Join(restapi.EncodingNames(), ", "))
 	}
+	c.encoding = encodings[i]
 	if config.Flow != "" {
 		return nil, fmt.Errorf("no flow %q: the transport offers no choice", config.Flow)
 	}
 	if config.Engine != "" {
 		return nil, fmt.Errorf("no engine %q: the transport offers no choice", config.Engine)
 	}
-	c.bodyless = http.Header{"Accept": c.encoding.header, "User-Agent": {"tailgate"}}
+	c.bodyless = http.Header{"Accept": {c.encoding.ContentType}, "User-Agent": {"tailgate"}}
 	if config.Key != "" {
 		c.bodyless.Set("Authorization", bearer.Header(config.Key))
 	}
 	c.withBody = c.bodyless.Clone()
-	c.withBody["Content-Type"] = c.encoding.header
+	c.withBody["Content-Type"] = c.bodyless["Accept"]
 	c.transport = &http.Transport{
 		// Proxy stays nil: no proxy that the environment could slip in.
 		DialContext:            c.dialer(sockopt.Dialer(config.CongestionControl)),
@@ -160,8 +178,8 @@ func (c *client) Do(ctx context.Context, call *transports.Call) error {
 	if closed {
 		return outcome.Closed()
 	}
-	r, ok := routes.byOperation[call.Operation]
-	if !ok || r.stream {
+	r := restapi.RouteOf(call.Operation)
+	if r == nil || r.Stream {
 		return transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "operation %d (%v) is no call of this transport", uint16(call.Operation), call.Operation)
 	}
 	if err := ctx.Err(); err != nil {
@@ -216,26 +234,26 @@ func newAttempt() *attempt {
 
 // newRequest makes the HTTP request. It always has a body without GetBody, or a method that net/http does not hold to be safe: so that net/http
 // never writes it twice. (A bodyless DELETE goes again only if no byte of it was written.)
-func (c *client) newRequest(ctx context.Context, r *route, message proto.Message) (*http.Request, error) {
-	path, escaped, query := r.location(message)
+func (c *client) newRequest(ctx context.Context, r *restapi.Route, message proto.Message) (*http.Request, error) {
+	path, escaped, query := r.Location(message)
 	request := &http.Request{
-		Method: r.method, URL: &url.URL{Scheme: c.scheme, Host: c.host, Path: path, RawPath: escaped, RawQuery: query},
+		Method: r.Method, URL: &url.URL{Scheme: c.scheme, Host: c.host, Path: path, RawPath: escaped, RawQuery: query},
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: c.host, Header: c.bodyless,
 	}
 	switch {
-	case r.body:
+	case r.Body:
 		size := proto.Size(message)
 		if size > c.maxRequest {
 			return nil, outcome.TooLarge(size, c.maxRequest)
 		}
 		buffer := buffers.Get().(*[]byte)
-		encoded, err := c.encoding.appendTo((*buffer)[:0], message)
+		encoded, err := c.encoding.AppendTo((*buffer)[:0], message)
 		if err != nil {
 			return nil, transports.Malformed("", "the request cannot be encoded: %v", err)
 		}
 		*buffer = encoded
 		request.Body, request.ContentLength, request.Header = &body{buffer: buffer}, int64(len(encoded)), c.withBody
-	case r.method == http.MethodGet:
+	case r.Method == http.MethodGet:
 		request.Body = emptyBody{} // not http.NoBody, with which a GET would be repeated
 	}
 	return request.WithContext(ctx), nil
@@ -256,15 +274,15 @@ func (c *client) readResponse(ctx context.Context, response *http.Response, call
 	switch {
 	case buffer.Len() > maxResponseBytes:
 		return transports.InDoubt(pb.Reason_REASON_INTERNAL, nil, "the answer has more than %d bytes", maxResponseBytes)
-	case response.StatusCode == http.StatusOK && contentType == c.encoding.contentType:
-		if err := c.encoding.readResponse(buffer.Bytes(), call.Response); err != nil {
+	case response.StatusCode == http.StatusOK && contentType == c.encoding.ContentType:
+		if err := c.encoding.ReadResponse(buffer.Bytes(), call.Response); err != nil {
 			return transports.InDoubt(pb.Reason_REASON_INTERNAL, err, "the answer is not a %s", call.Response.ProtoReflect().Descriptor().FullName())
 		}
 		return nil
-	case contentType == problemType:
-		var p problem
+	case contentType == restapi.ProblemType:
+		var p restapi.Problem
 		if err := json.Unmarshal(buffer.Bytes(), &p); err == nil && p.Reason != "" {
-			return p.fault()
+			return p.Fault()
 		}
 	}
 	start := buffer.Bytes()[:min(buffer.Len(), 128)]

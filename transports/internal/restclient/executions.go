@@ -1,4 +1,4 @@
-package rest
+package restclient
 
 import (
 	"bufio"
@@ -17,23 +17,30 @@ import (
 	"tailgate/transports"
 	"tailgate/transports/internal/cursor"
 	"tailgate/transports/internal/outcome"
+	"tailgate/transports/internal/restapi"
 )
 
 // maxEventBytes bounds one event of a stream as a client takes it. The JSON of transports.MaxEventBytes is far below.
 const maxEventBytes = 64 << 10
 
-// executions implements transports.Transport.Executions: one connection, one stream, and no connecting again.
+// Executions returns the Executions of the transport of this name: one connection, one stream, and no connecting again.
+func Executions(name string) func(context.Context, transports.DialConfig, *pb.StreamExecutionsRequest, func(*pb.ExecutionReport)) error {
+	return func(ctx context.Context, config transports.DialConfig, request *pb.StreamExecutionsRequest, receive func(*pb.ExecutionReport)) error {
+		err := executions(ctx, config, request, receive)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("%s: executions of %s: %w", name, config.Address, err)
+	}
+}
+
 func executions(ctx context.Context, config transports.DialConfig, request *pb.StreamExecutionsRequest, receive func(*pb.ExecutionReport)) error {
 	c, err := newClient(config)
 	if err != nil {
-		return fmt.Errorf("rest: executions of %s: %w", config.Address, err)
+		return err
 	}
 	defer c.Close() //nolint:errcheck // it was read to its end
-	err = c.follow(ctx, config.Limits.WithDefaults().HandshakeTimeout, request, receive)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return fmt.Errorf("rest: executions of %s: %w", config.Address, err)
+	return c.follow(ctx, config.Limits.WithDefaults().HandshakeTimeout, request, receive)
 }
 
 // follow returns why the stream ended, which is always an error. The beginning of the answer has to come within the time for handshakes.
@@ -41,23 +48,23 @@ func (c *client) follow(ctx context.Context, handshake time.Duration, message *p
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	late := time.AfterFunc(handshake, cancel)
-	request, err := c.newRequest(ctx, routes.byOperation[transports.StreamExecutions], message)
+	request, err := c.newRequest(ctx, restapi.RouteOf(transports.StreamExecutions), message)
 	if err != nil {
 		return err
 	}
 	request.Header = request.Header.Clone()
-	request.Header["Accept"] = eventsHeader
+	request.Header.Set("Accept", restapi.EventsType)
 	response, err := c.transport.RoundTrip(request)
 	late.Stop()
 	if err != nil {
 		return outcome.NotSent(ctx, err) // a request to read changes nothing, sent or not
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != eventsType {
+	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != restapi.EventsType {
 		body, _ := io.ReadAll(io.LimitReader(response.Body, maxEventBytes)) // what there is of it
-		var p problem
-		if response.Header.Get("Content-Type") == problemType && json.Unmarshal(body, &p) == nil && p.Reason != "" {
-			return p.fault()
+		var p restapi.Problem
+		if response.Header.Get("Content-Type") == restapi.ProblemType && json.Unmarshal(body, &p) == nil && p.Reason != "" {
+			return p.Fault()
 		}
 		return transports.InDoubt(pb.Reason_REASON_INTERNAL, nil, "no answer of a gateway: status %d, Content-Type %q, body %.128q",
 			response.StatusCode, response.Header.Get("Content-Type"), body)
@@ -79,11 +86,11 @@ func (c *client) follow(ctx context.Context, handshake time.Duration, message *p
 			}
 			receive(report)
 		case name == "error":
-			var p problem
+			var p restapi.Problem
 			if err := json.Unmarshal(data, &p); err != nil {
 				return transports.InDoubt(pb.Reason_REASON_INTERNAL, err, "the stream ended with %.128q", data)
 			}
-			return p.fault()
+			return p.Fault()
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package rest
+package restapi
 
 import (
 	"math"
@@ -28,7 +28,7 @@ type schemas struct {
 func newSchemas(t *table) *schemas {
 	s := &schemas{made: object{}, inputs: make(map[protoreflect.FullName]bool), inPath: make(map[protoreflect.FullName]bool)}
 	for _, r := range t.routes {
-		if r.body {
+		if r.Body {
 			s.inputs[r.input.FullName()] = true
 			if r.variable != nil {
 				s.inPath[r.variable.FullName()] = true
@@ -59,7 +59,7 @@ func (t *table) errorDetail() protoreflect.MessageDescriptor {
 			return m
 		}
 	}
-	panic("rest: the contract imports no file with " + string(name))
+	panic("restapi: the contract imports no file with " + string(name))
 }
 
 // message returns a reference to the schema of m.

@@ -1,4 +1,4 @@
-package rest
+package restapi
 
 import (
 	"encoding/json"
@@ -56,9 +56,9 @@ func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status: status, fault: transports.Malformed("", format, args...)}
 }
 
-// problem is the body of every error: RFC 9457 with the contract's ErrorDetail as extension members. Its type is the default,
+// Problem is the body of every error: RFC 9457 with the contract's ErrorDetail as extension members. Its type is the default,
 // "about:blank": status and title say what HTTP knows, reason is what a program should look at.
-type problem struct {
+type Problem struct {
 	Type         string `json:"type"`
 	Title        string `json:"title"`
 	Status       int    `json:"status"`
@@ -69,45 +69,40 @@ type problem struct {
 	Field        string `json:"field,omitempty"`
 }
 
-// writeProblem answers with an error. The connection is closed where it is of no use any more.
-func writeProblem(w http.ResponseWriter, err error) {
-	var status int
+// refuse makes the reply that says err. The connection is closed where it is of no use any more.
+func (r *Reply) refuse(err error) {
 	var fault *transports.Fault
-	header := w.Header()
-	if r, ok := errors.AsType[*refusal](err); ok {
-		status, fault = r.status, r.fault
-		if r.allow != nil {
-			header.Set("Allow", strings.Join(r.allow, ", "))
-		}
+	if own, ok := errors.AsType[*refusal](err); ok {
+		r.Status, fault = own.status, own.fault
+		r.Allow = strings.Join(own.allow, ", ")
 	} else {
 		fault = transports.AsFault(err)
-		status = StatusOf(fault.Reason)
+		r.Status = StatusOf(fault.Reason)
 	}
 	detail := fault.Detail()
-	switch status {
+	switch r.Status {
 	case http.StatusUnauthorized:
-		header.Set("WWW-Authenticate", `Bearer realm="tailgate"`)
+		r.Authenticate = `Bearer realm="tailgate"`
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		// Whole seconds (RFC 9110, section 10.2.3), rounded up; retry_after_ms is exact.
 		wait := max(time.Second, time.Duration(detail.GetRetryAfterMs())*time.Millisecond)
-		header.Set("Retry-After", strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10))
+		r.RetryAfter = strconv.FormatInt(int64((wait+time.Second-1)/time.Second), 10)
 	}
 	if fault.Final || fault.Reason == pb.Reason_REASON_DRAINING || fault.Reason == pb.Reason_REASON_TOO_LARGE {
-		// For a body that is too large, also because net/http would read up to 256 KiB of it before it lets the answer go,
-		// to keep the connection; closing, it lingers half a second so that the peer can read.
-		header.Set("Connection", "close")
+		// For a body that is too large, since it would have to be read to its end for the next request; a server that closes lingers,
+		// so that the peer can read this.
+		r.Close = true
 	}
-	body := problemOf(fault, status).encode()
-	header.Set("Content-Type", problemType)
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	w.Write(body) //nolint:errcheck // a peer that left needs no answer
+	r.ContentType, r.Body = problemHeader, problemOf(fault, r.Status).encode()
 }
 
+// problemHeader is the value of a Content-Type. Never changed.
+var problemHeader = []string{ProblemType}
+
 // problemOf is the fault as a document, with the status that HTTP gives it.
-func problemOf(fault *transports.Fault, status int) *problem {
+func problemOf(fault *transports.Fault, status int) *Problem {
 	detail := fault.Detail()
-	return &problem{
+	return &Problem{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail.GetMessage(),
 		Reason: detail.GetReason().String(), Outcome: detail.GetOutcome().String(),
 		RetryAfterMs: detail.GetRetryAfterMs(), Field: detail.GetField(),
@@ -115,7 +110,7 @@ func problemOf(fault *transports.Fault, status int) *problem {
 }
 
 // encode returns the document in one line.
-func (p *problem) encode() []byte {
+func (p *Problem) encode() []byte {
 	body, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // strings and numbers always encode
@@ -123,8 +118,8 @@ func (p *problem) encode() []byte {
 	return body
 }
 
-// fault is the inverse of problemOf, for clients.
-func (p *problem) fault() *transports.Fault {
+// Fault is the inverse, for clients.
+func (p *Problem) Fault() *transports.Fault {
 	return transports.FaultFromDetail(&pb.ErrorDetail{
 		Reason: pb.Reason(pb.Reason_value[p.Reason]), Outcome: pb.Outcome(pb.Outcome_value[p.Outcome]),
 		RetryAfterMs: p.RetryAfterMs, Field: p.Field, Message: p.Detail,

@@ -1,9 +1,10 @@
-package rest
+package restapi
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -20,7 +21,8 @@ import (
 // Server-Sent Events, as WHATWG HTML has them (section 9.2, "Server-sent events"): lines of "field: value", an empty line behind each event.
 
 const (
-	eventsType = "text/event-stream"
+	// EventsType is the Content-Type of a stream of events.
+	EventsType = "text/event-stream"
 	// lastEventID is the header by which a reader goes on behind the event that it names, in the form of the ids that it was given.
 	lastEventID = "Last-Event-ID"
 	// keepAlive is after how much silence a comment is sent, so that proxies keep the connection: the interval that the standard suggests.
@@ -33,51 +35,51 @@ const (
 )
 
 // eventsHeader is the value of a Content-Type. Never changed.
-var eventsHeader = []string{eventsType}
+var eventsHeader = []string{EventsType}
 
-// streamEvents answers GET /v1/executions. It returns an error for what is refused before the stream begins; how it ends later is an
+// stream opens the stream of GET /v1/executions. It returns an error for what is refused before the stream begins; how it ends later is an
 // event of the stream. Its connection is closed with it: a stream ends for reasons that are no good for another request.
-func (h *handler) streamEvents(w http.ResponseWriter, r *http.Request, route *route, peer transports.Peer, session transports.Session) error {
+func (a *API) stream(ctx context.Context, route *Route, r *Request, peer transports.Peer, session transports.Session, reply *Reply) error {
 	request := new(pb.StreamExecutionsRequest)
 	if err := refuseBody(r, route); err != nil {
 		return err
 	}
-	if err := route.readQuery(r.URL.RawQuery, request); err != nil {
+	if err := route.readQuery(r.Query, request); err != nil {
 		return err
 	}
-	if err := readLastEventID(r.Header[lastEventIDKey], request); err != nil {
+	if err := readLastEventID(r.LastEventID, request); err != nil {
 		return err
 	}
-	if accept := r.Header["Accept"]; len(accept) > 0 && acceptQuality(strings.Split(strings.Join(accept, ","), ","), eventsType) == 0 {
-		return refuse(http.StatusNotAcceptable, "the answer is %s, and Accept does not take it", eventsType)
+	if len(r.Accept) > 0 && acceptQuality(strings.Split(strings.Join(r.Accept, ","), ","), EventsType) == 0 {
+		return refuse(http.StatusNotAcceptable, "the answer is %s, and Accept does not take it", EventsType)
 	}
-	if most := mostStreams(h.limits); h.streams.Add(1) > most {
-		h.streams.Add(-1)
+	if most := mostStreams(a.limits); a.streams.Add(1) > most {
+		a.streams.Add(-1)
 		return transports.Refuse(pb.Reason_REASON_OVERLOADED, "%d streams of events are open already, as many as this listener takes beside requests", most)
 	}
-	defer h.streams.Add(-1)
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		if reply.Stream == nil {
+			cancel()
+			a.streams.Add(-1)
+		}
+	}()
 	events, err := session.Subscribe(ctx, request)
 	if err != nil {
 		return err
 	}
-	header := w.Header()
-	header["Content-Type"], header["Cache-Control"], header["Connection"] = eventsHeader, noStore, closing
+	reply.Status, reply.ContentType, reply.NoStore, reply.Close = http.StatusOK, eventsHeader, true, true
 	if r.Method == http.MethodHead {
 		events.Close()
 		return nil
 	}
-	s := &eventStream{handler: h, peer: peer, out: http.NewResponseController(w), w: w}
-	s.run(ctx, cancel, events)
+	reply.Stream = &Stream{api: a, peer: peer, session: session, events: events, ctx: ctx, cancel: cancel}
 	return nil
 }
 
 // mostStreams bounds the streams of a listener. Each takes a connection for as long as it likes, so half of them are kept for requests, or all who
 // read events together could shut the orders out. A listener of one connection gives it to either.
 func mostStreams(limits transports.Limits) int64 { return int64(max(1, limits.MaxConnections/2)) }
-
-var lastEventIDKey = http.CanonicalHeaderKey(lastEventID)
 
 // readLastEventID moves the request behind the event that the header names. It wins over the query, since a reader that connects again sends the
 // URL that it had first.
@@ -98,57 +100,72 @@ func readLastEventID(headers []string, request *pb.StreamExecutionsRequest) erro
 	return nil
 }
 
-// eventStream is one stream on its way.
-type eventStream struct {
-	handler *handler
+// Sink is where a stream is written. Flush hands what was written to the kernel; a peer that takes nothing fails either of them with
+// os.ErrDeadlineExceeded, see guard.Conn.
+type Sink interface {
+	io.Writer
+	Flush() error
+}
+
+// Stream is one stream on its way.
+type Stream struct {
+	api     *API
 	peer    transports.Peer
-	w       http.ResponseWriter
-	out     *http.ResponseController
+	session transports.Session
+	events  transports.Events
+	ctx     context.Context //nolint:containedctx // of the request that the stream answers
+	cancel  context.CancelFunc
+	out     Sink
 	buffer  []byte
 	report  pb.ExecutionReport
 }
 
-// run sends events until they or the connection end. A goroutine of its own waits for events, so that this one can see silence and the end of
-// the server.
-func (s *eventStream) run(ctx context.Context, cancel context.CancelFunc, events transports.Events) {
+// Run sends events until they or the connection end, and closes the session. It is called once, for every stream, while the request's
+// context lives. It is false where the stream broke off within an event, so that it must not be ended as if it were whole.
+func (s *Stream) Run(out Sink) (whole bool) {
+	s.out = out
 	batches, taken, ended := make(chan []transports.Event), make(chan struct{}, 1), make(chan error, 1)
+	defer s.api.streams.Add(-1)
+	defer s.session.Close()
+	// A goroutine of its own waits for events, so that this one can see silence and the end of the server.
 	go func() {
 		defer close(ended)
-		defer events.Close()
+		defer s.events.Close()
 		for {
-			batch, err := events.Next(ctx)
+			batch, err := s.events.Next(s.ctx)
 			if err != nil {
 				ended <- err
 				return
 			}
 			select {
 			case batches <- batch:
-			case <-ctx.Done():
+			case <-s.ctx.Done():
 				return
 			}
 			select {
 			case <-taken: // the batch is ours only until the next call
-			case <-ctx.Done():
+			case <-s.ctx.Done():
 				return
 			}
 		}
 	}()
 	defer func() {
-		cancel()
+		s.cancel()
 		for range ended { // until the goroutine has left
 		}
 	}()
 	// Whatever fails from here on must not become an answer in the middle of a stream.
 	defer func() {
 		if cause := recover(); cause != nil {
-			s.handler.logger.Error("a stream of events panicked", "panic", cause, "stack", string(debug.Stack()))
-			panic(http.ErrAbortHandler)
+			s.api.logger.Error("a stream of events panicked", "panic", cause, "stack", string(debug.Stack()))
+			whole = false
 		}
 	}()
-	// A stream outlives the deadline of its request.
-	if err := s.out.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return
-	}
+	s.send(batches, taken, ended)
+	return true
+}
+
+func (s *Stream) send(batches <-chan []transports.Event, taken chan<- struct{}, ended <-chan error) {
 	s.buffer = fmt.Appendf(s.buffer, "retry: %d\n\n", retryMs)
 	if !s.flush() {
 		return
@@ -157,17 +174,17 @@ func (s *eventStream) run(ctx context.Context, cancel context.CancelFunc, events
 	defer silence.Stop()
 	for {
 		select {
-		case <-s.handler.drain:
+		case <-s.api.drain:
 			s.finish(transports.Refuse(pb.Reason_REASON_DRAINING, "the gateway is stopping; connect again later"))
 			return
 		case batch := <-batches:
-			if !s.send(batch) {
+			if !s.sendBatch(batch) {
 				return
 			}
 			taken <- struct{}{}
 			silence.Reset(keepAlive)
 		case err := <-ended:
-			if ctx.Err() == nil {
+			if s.ctx.Err() == nil {
 				s.finish(transports.AsFault(err))
 			}
 			return
@@ -177,14 +194,14 @@ func (s *eventStream) run(ctx context.Context, cancel context.CancelFunc, events
 				return
 			}
 			silence.Reset(keepAlive)
-		case <-ctx.Done():
+		case <-s.ctx.Done():
 			return
 		}
 	}
 }
 
-// send writes a batch and flushes it. It is false when the connection is over.
-func (s *eventStream) send(batch []transports.Event) bool {
+// sendBatch writes a batch and flushes it. It is false when the connection is over.
+func (s *Stream) sendBatch(batch []transports.Event) bool {
 	for i := range batch {
 		if err := proto.Unmarshal(batch[i].Report, &s.report); err != nil {
 			s.finish(transports.InDoubt(pb.Reason_REASON_INTERNAL, err, "event %d is no ExecutionReport", batch[i].Sequence))
@@ -210,7 +227,7 @@ func appendEvent(b []byte, epoch uint32, sequence uint64, report *pb.ExecutionRe
 }
 
 // finish says why the stream ends.
-func (s *eventStream) finish(fault *transports.Fault) {
+func (s *Stream) finish(fault *transports.Fault) {
 	s.buffer = append(s.buffer, "event: error\ndata: "...)
 	s.buffer = append(s.buffer, problemOf(fault, StatusOf(fault.Reason)).encode()...)
 	s.buffer = append(s.buffer, "\n\n"...)
@@ -218,14 +235,14 @@ func (s *eventStream) finish(fault *transports.Fault) {
 }
 
 // flush writes what was put together. A peer that takes none of it for WriteTimeout fails it, see guard.Conn.
-func (s *eventStream) flush() bool {
-	_, err := s.w.Write(s.buffer)
+func (s *Stream) flush() bool {
+	_, err := s.out.Write(s.buffer)
 	s.buffer = s.buffer[:0]
 	if err == nil {
 		err = s.out.Flush()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		s.handler.logger.Warn("a peer that does not read was cut off", "reason", pb.Reason_REASON_SLOW_READER.String(), "remote", s.peer.Remote, "of", "StreamExecutions")
+		s.api.logger.Warn("a peer that does not read was cut off", "reason", pb.Reason_REASON_SLOW_READER.String(), "remote", s.peer.Remote, "of", "StreamExecutions")
 	}
 	return err == nil
 }
