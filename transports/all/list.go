@@ -3,6 +3,9 @@ package all
 
 import (
 	"tailgate/transports"
+	"tailgate/transports/echo"
+	"tailgate/transports/fasthttp"
+	"tailgate/transports/fiber"
 	"tailgate/transports/grpc"
 	"tailgate/transports/rest"
 	"tailgate/transports/tcp"
@@ -10,5 +13,5 @@ import (
 
 // All returns every transport that listens on a socket, in the order of the tables and reports.
 func All() []transports.Transport {
-	return []transports.Transport{tcp.Transport(), rest.Transport(), grpc.Transport()}
+	return []transports.Transport{tcp.Transport(), rest.Transport(), grpc.Transport(), fasthttp.Transport(), fiber.Transport(), echo.Transport()}
 }

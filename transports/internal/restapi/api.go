@@ -72,6 +72,10 @@ type Reply struct {
 	pool *sync.Pool
 }
 
+// Pooled reports whether Body is a buffer that serves the next reply after Release, so that it may be exchanged for another. Otherwise it
+// belongs to nobody and is never changed.
+func (r *Reply) Pooled() bool { return r.job != nil }
+
 // Release gives back what the reply stands in. Body may have been exchanged for another buffer, which then serves the next reply.
 func (r *Reply) Release() {
 	if r.job == nil {
@@ -219,6 +223,9 @@ func (a *API) exchange(ctx context.Context, route *Route, value string, r *Reque
 	answer, err := answerIn.AppendTo(job.answer[:0], x.Response)
 	if err != nil {
 		return fmt.Errorf("encoding the answer: %w", err) // it was executed: INTERNAL, UNKNOWN
+	}
+	if answer == nil { // of an empty message: a body without a byte is a body
+		answer = []byte{}
 	}
 	job.answer = answer
 	reply.Status, reply.ContentType, reply.Body = http.StatusOK, answerIn.header, answer

@@ -120,7 +120,15 @@ type Stream struct {
 	report  pb.ExecutionReport
 }
 
-// Run sends events until they or the connection end, and closes the session. It is called once, for every stream, while the request's
+// Close ends a stream that is not run.
+func (s *Stream) Close() {
+	s.cancel()
+	s.events.Close()
+	s.session.Close()
+	s.api.streams.Add(-1)
+}
+
+// Run sends events until they or the connection end, and closes the session. It is called once, unless Close is, while the request's
 // context lives. It is false where the stream broke off within an event, so that it must not be ended as if it were whole.
 func (s *Stream) Run(out Sink) (whole bool) {
 	s.out = out

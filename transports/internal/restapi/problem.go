@@ -96,6 +96,12 @@ func (r *Reply) refuse(err error) {
 	r.ContentType, r.Body = problemHeader, problemOf(fault, r.Status).encode()
 }
 
+// Refuse makes the reply of a server that could not read a request, or that its framework cannot answer: this status, in our words.
+func Refuse(reply *Reply, status int, fault *transports.Fault) {
+	*reply = Reply{}
+	reply.refuse(&refusal{status: status, fault: fault})
+}
+
 // problemHeader is the value of a Content-Type. Never changed.
 var problemHeader = []string{ProblemType}
 

@@ -100,7 +100,16 @@ type sink struct {
 func (s sink) Flush() error { return s.controller.Flush() }
 
 func stream(s *restapi.Stream, w http.ResponseWriter) {
-	out := http.NewResponseController(w)
+	// The controller of net/http's own writer: the Flush of a framework's around it may keep its error to itself, as Echo's does.
+	inner := w
+	for {
+		around, ok := inner.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		inner = around.Unwrap()
+	}
+	out := http.NewResponseController(inner)
 	out.SetReadDeadline(time.Time{}) //nolint:errcheck // a stream outlives the deadline of its request; what fails here ends it at once, as broken
 	if !s.Run(sink{w, out}) {
 		panic(http.ErrAbortHandler)
