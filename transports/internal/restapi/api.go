@@ -120,6 +120,15 @@ func New(transport string, gateway transports.Gateway, limits transports.Limits,
 // Logger names the transport in every line. For its server.
 func (a *API) Logger() *slog.Logger { return a.logger }
 
+// MostBody is how many bytes a body of this Content-Type may have; 0 where the type is not taken. For a server that has to know before it reads.
+func (a *API) MostBody(contentType string) int64 {
+	e := encodingOf(contentType)
+	if e == nil {
+		return 0
+	}
+	return int64(e.maxBytes(a.limits.MaxRequestBytes))
+}
+
 // Stop refuses new requests and ends the streams; every reply says Close from then on. It is called once.
 func (a *API) Stop() {
 	a.draining.Store(true)

@@ -42,8 +42,11 @@ func (b *Binding) Serve(route *restapi.Route, c *fasthttp.RequestCtx) {
 		ContentLength: int64(max(-1, header.ContentLength())), Body: c.RequestBodyStream(),
 		Peer: transports.Peer{Transport: b.transport},
 	}
-	if header.ContentLength() < -1 || request.Body == nil { // none was said, and so there is none
-		request.ContentLength, request.Body = 0, http.NoBody
+	if header.ContentLength() < -1 { // none was said, and so there is none
+		request.ContentLength = 0
+	}
+	if request.Body == nil { // also where it is refused before it is read, see expect
+		request.Body = http.NoBody
 	}
 	own := c.Conn().(*conn)
 	at := &own.headerOf
@@ -68,6 +71,20 @@ func (b *Binding) Serve(route *restapi.Route, c *fasthttp.RequestCtx) {
 	}
 	own.finish()
 	write(&reply, own, &c.Response)
+}
+
+// tooLarge reports whether a request announces a body that is refused for its length or its type.
+func (b *Binding) tooLarge(header *fasthttp.RequestHeader) bool {
+	return int64(header.ContentLength()) > b.api.MostBody(text(header.ContentType()))
+}
+
+// expect implements fasthttp.Server.ExpectHandler: a request that waits for leave to send its body gets it, or its answer without.
+func (b *Binding) expect(c *fasthttp.RequestCtx) int {
+	if !b.tooLarge(&c.Request.Header) {
+		return fasthttp.StatusContinue
+	}
+	b.Serve(nil, c)
+	return c.Response.StatusCode()
 }
 
 // write puts the reply into the response and releases it.

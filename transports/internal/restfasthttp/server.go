@@ -88,9 +88,14 @@ func Serve(transport string, inner net.Listener, gateway transports.Gateway, con
 // configure sets what a framework's server needs to be ours.
 func configure(s *fasthttp.Server, binding *Binding, limits transports.Limits) *fasthttp.Server {
 	s.ErrorHandler = binding.unreadable
-	s.HeaderReceived = func(*fasthttp.RequestHeader) fasthttp.RequestConfig {
+	s.HeaderReceived = func(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
+		if binding.tooLarge(header) {
+			// Else fasthttp would wait for the first 8 KiB before anybody is asked, of a peer that may wait for our word.
+			header.Set("Expect", "100-continue")
+		}
 		return fasthttp.RequestConfig{ReadTimeout: limits.RequestTimeout} // tells conn.SetReadDeadline
 	}
+	s.ExpectHandler = binding.expect
 	s.ConnState = changed
 	s.Logger = debugLogger{binding.api.Logger()}
 	s.Concurrency = 2 * (limits.MaxConnections + guard.MaxSurplus) // never reached: the listener bounds it
@@ -215,8 +220,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.ending.Store(true)
 		s.closeIdle(0)
 	}
-	if err := s.wait(ctx); err != nil {
-		s.closeAll()
+	if err := s.wait(ctx); err != nil && s.closeAll() > 0 {
 		return err
 	}
 	<-s.served
@@ -238,17 +242,21 @@ func (s *Server) closeIdle(longer time.Duration) {
 	}
 }
 
-// closeAll closes what is left at once.
-func (s *Server) closeAll() {
+// closeAll closes what is left at once, and returns how many of the connections did not wait for a request.
+func (s *Server) closeAll() (busy int) {
 	s.mu.Lock()
 	open := make([]*guard.Conn, 0, len(s.open))
-	for below := range s.open {
+	for below, c := range s.open {
+		if c == nil || c.idleSince.Load() == 0 {
+			busy++
+		}
 		open = append(open, below)
 	}
 	s.mu.Unlock()
 	for _, below := range open { // not under the lock, which those that end take
 		below.Close() //nolint:errcheck // the context's error is what is returned
 	}
+	return busy
 }
 
 // wait returns when no connection is open, or the context's error.
