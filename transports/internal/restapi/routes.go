@@ -107,12 +107,17 @@ func newTable(contract protoreflect.FileDescriptor) *table {
 	return t
 }
 
-// value is what the path of a request to this route has in the place of {field}.
+// value is what the path of a request to this route has in the place of {field}. A framework's router may take the rest of a path for a last
+// segment, slashes and all, which here is no path of the API.
 func (r *Route) value(path string) (string, error) {
 	if r.variable == nil {
 		return "", nil
 	}
-	value, err := url.PathUnescape(path[strings.LastIndexByte(path, '/')+1:])
+	i := strings.LastIndexByte(path, '/')
+	if i < 0 || path[:i] != r.collection {
+		return "", noSuchPath(path)
+	}
+	value, err := url.PathUnescape(path[i+1:])
 	if err != nil {
 		return "", transports.Malformed(string(r.variable.Name()), "the path cannot be read: %v", err)
 	}
@@ -134,7 +139,7 @@ func (t *table) find(method, path string) (*Route, error) {
 		}
 	}
 	if candidates == nil {
-		return nil, refuse(http.StatusNotFound, "no such path: %s; %s lists them all", path, OpenAPIPath)
+		return nil, noSuchPath(path)
 	}
 	var allowed []string
 	for _, r := range candidates {
@@ -150,4 +155,8 @@ func (t *table) find(method, path string) (*Route, error) {
 	refusal := refuse(http.StatusMethodNotAllowed, "%s is not a method of %s", method, path)
 	refusal.allow = allowed
 	return nil, refusal
+}
+
+func noSuchPath(path string) *refusal {
+	return refuse(http.StatusNotFound, "no such path: %s; %s lists them all", path, OpenAPIPath)
 }

@@ -65,12 +65,12 @@ func (b *Binding) Serve(route *restapi.Route, c *fasthttp.RequestCtx) {
 	}
 	own.linger = reply.Status != http.StatusOK && request.ContentLength != 0
 	if reply.Stream != nil {
-		write(&reply, own, &c.Response)
+		write(&reply, &c.Response)
 		c.Response.SetBodyStream(&stream{Stream: reply.Stream, conn: own}, -1)
 		return
 	}
 	own.finish()
-	write(&reply, own, &c.Response)
+	write(&reply, &c.Response)
 }
 
 // tooLarge reports whether a request announces a body that is refused for its length or its type.
@@ -88,9 +88,8 @@ func (b *Binding) expect(c *fasthttp.RequestCtx) int {
 }
 
 // write puts the reply into the response and releases it.
-func write(reply *restapi.Reply, c *conn, to *fasthttp.Response) {
+func write(reply *restapi.Reply, to *fasthttp.Response) {
 	to.SetStatusCode(reply.Status)
-	to.Header.SetBytesV("Date", c.date())
 	to.Header.SetContentType(reply.ContentType[0])
 	if reply.NoStore {
 		to.Header.Set("Cache-Control", "no-store")
@@ -151,10 +150,9 @@ func (b *Binding) unreadable(c *fasthttp.RequestCtx, err error) {
 	default:
 		restapi.Refuse(&reply, http.StatusBadRequest, transports.Malformed("", "no request of HTTP/1.1: %s", strings.ToValidUTF8(err.Error(), "?")))
 	}
-	own := c.Conn().(*conn)
-	own.linger = true
+	c.Conn().(*conn).linger = true
 	reply.Close = true
-	write(&reply, own, &c.Response)
+	write(&reply, &c.Response)
 }
 
 // stream is a response's body that writes itself: each write is a chunk on the wire when it returns.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -39,9 +38,6 @@ type conn struct {
 	linger   bool      // the peer may still be writing what nobody reads
 	request  *requestContext
 	headerOf struct{ authorization, accept, lastEventID [1]string } // where the values of the present request stand
-
-	second int64  // since 1970
-	dated  []byte // the value of the header Date in that second
 
 	mu       sync.Mutex
 	reading  bool          // the serving goroutine is in Read
@@ -77,15 +73,6 @@ func changed(nc net.Conn, state fasthttp.ConnState) {
 			c.expired.Store(true)
 		}
 	}
-}
-
-// date is the value of the header Date, until the next call.
-func (c *conn) date() []byte {
-	now := time.Now()
-	if second := now.Unix(); second != c.second {
-		c.second, c.dated = second, now.UTC().AppendFormat(c.dated[:0], http.TimeFormat)
-	}
-	return c.dated
 }
 
 // expire ends the wait for a further request. Where one has just come, the serving goroutine overrules the deadline and answers. Safe

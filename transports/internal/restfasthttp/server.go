@@ -104,7 +104,7 @@ func configure(s *fasthttp.Server, binding *Binding, limits transports.Limits) *
 	s.DisablePreParseMultipartForm = true
 	s.SecureErrorLogMessage = true
 	s.NoDefaultServerHeader, s.NoDefaultContentType = true, true
-	s.NoDefaultDate = true // which runs a goroutine for the rest of the process; see conn.date
+	s.NoDefaultDate = true // for which fasthttp runs a goroutine for the rest of the process, and takes no other
 	return s
 }
 

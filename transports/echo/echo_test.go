@@ -1,0 +1,19 @@
+package echo_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"tailgate/transports/echo"
+	"tailgate/transports/internal/resttest"
+	"tailgate/transports/internal/sessiontest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestAPI holds the transport to what HTTP can see of the API.
+func TestAPI(t *testing.T) { resttest.Run(t, echo.Transport()) }
+
+// TestStreams holds it to what every transport's streams of events show.
+func TestStreams(t *testing.T) { sessiontest.RunStreams(t, echo.Transport) }
