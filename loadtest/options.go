@@ -26,6 +26,7 @@ type options struct {
 	Clients   []int      `group:"What to measure" placeholder:"N" help:"Clients, each with one request at a time, but for an open loop. With one transport the default is 50."`
 	Flow      string     `group:"What to measure" placeholder:"MODE" help:"Flow control, the same as SPEC:MODE: ${flows}."`
 	Engine    string     `group:"What to measure" placeholder:"NAME" help:"I/O engine of server and clients, the same as SPEC:NAME: ${engines}."`
+	Protocol  string     `group:"What to measure" placeholder:"NAME" help:"Protocol of the clients, the same as SPEC:NAME (where the transport has several): ${protocols}."`
 	Encoding  string     `group:"What to measure" placeholder:"NAME" help:"Encoding of the messages, the same as SPEC:NAME: protobuf or json (where the transport has it)."`
 	Operation string     `group:"What to measure" default:"submit-order" placeholder:"NAME" enum:"${operations}" help:"What every request is: submit-order, with cancels and replaces by their shares; get-book, ${levels} levels a side of the first instrument's book, which has no size. (${default})"`
 	Ack       string     `group:"What to measure" default:"full" placeholder:"DETAIL" enum:"full,minimal" help:"full: the answer repeats the order's tag, so it is as large; minimal: a small answer to every order. (${default})"`
@@ -164,6 +165,7 @@ func newParser(o *options, stdout, stderr io.Writer, exit func(code int)) (*kong
 	vars := kong.Vars{
 		"specs": strings.Join(specs(), ", "), "slo": defaultSLO, "file": report.FileName, "runs": strconv.Itoa(report.RunsToCompare),
 		"flows": choices(func(t transports.Transport) []string { return t.Flows }), "engines": choices(func(t transports.Transport) []string { return t.Engines }),
+		"protocols":  choices(func(t transports.Transport) []string { return t.Protocols }),
 		"operations": strings.Join(workload.OperationNames(), ","), "levels": strconv.Itoa(workload.BookDepth),
 	}
 	return kong.New(o, kong.Name("loadtest"), kong.Description(expand(description, vars)), vars,
@@ -236,7 +238,7 @@ func specs() []string {
 	var list []string
 	for _, t := range all.All() {
 		list = append(list, t.Name)
-		for _, choices := range [][]string{t.Flows, t.Engines, t.Encodings} {
+		for _, choices := range [][]string{t.Flows, t.Engines, t.Protocols, t.Encodings} {
 			for i, choice := range choices {
 				if i > 0 {
 					list = append(list, t.Name+":"+choice+limit(choice))

@@ -256,7 +256,7 @@ func (p *plan) isDefault() bool {
 // specs parses what was asked for, with the choices that were given by flags of their own.
 func (p *plan) specs(texts []string) ([]all.Spec, error) {
 	var choices []string
-	for _, choice := range []string{p.options.Flow, p.options.Engine, p.options.Encoding} {
+	for _, choice := range []string{p.options.Flow, p.options.Engine, p.options.Protocol, p.options.Encoding} {
 		if choice != "" {
 			choices = append(choices, choice)
 		}
@@ -393,7 +393,7 @@ func (p *plan) runnerCell(c cell) runner.Cell {
 	rc := runner.Cell{
 		Transport: c.spec.Transport,
 		Dial: transports.DialConfig{
-			TLS: p.tls, CongestionControl: o.Congestion, Encoding: c.spec.Encoding, Flow: c.spec.Flow, Window: c.spec.FlowLimit, Engine: c.spec.Engine,
+			TLS: p.tls, CongestionControl: o.Congestion, Encoding: c.spec.Encoding, Protocol: c.spec.Protocol, Flow: c.spec.Flow, Window: c.spec.FlowLimit, Engine: c.spec.Engine,
 			Limits: dialLimits(c.spec.Transport.Name),
 		},
 		Keys: p.keys, Clients: c.clients, Connections: o.Connections, InFlight: o.InFlight,

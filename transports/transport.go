@@ -129,6 +129,7 @@ type Transport struct {
 	Name      string   // as in --transport, e.g. "tcp"
 	Port      int      // where the gateway listens unless told otherwise
 	Encodings []string // "protobuf", "json"; the first is the default
+	Protocols []string // protocols that clients can choose from, e.g. "grpc"; servers speak all of them; the first is the default; nil = no choice
 	Flows     []string // flow-control modes, the first is the default; nil where the transport offers no choice
 	Engines   []string // I/O engines, the first is the default; nil where the transport offers no choice
 
@@ -247,6 +248,7 @@ type DialConfig struct {
 	Key               string      // API key; empty = none
 	CongestionControl string      // TCP_CONGESTION of the socket; empty = the system's
 	Encoding          string      // one of Transport.Encodings; empty = the first
+	Protocol          string      // one of Transport.Protocols; empty = the first
 	Flow              string      // one of Transport.Flows; empty = the first
 	Engine            string      // one of Transport.Engines; empty = the first
 

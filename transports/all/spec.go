@@ -9,12 +9,13 @@ import (
 	"tailgate/transports"
 )
 
-// Spec names a transport with its choices, as --transport takes it: "tcp", "tcp:none", "tcp:credit,net", "rest:json".
+// Spec names a transport with its choices, as --transport takes it: "tcp", "tcp:none", "tcp:credit,net", "connect:grpcweb,json".
 type Spec struct {
 	Transport transports.Transport
 	Flow      string // one of Transport.Flows, the default filled in; empty where the transport offers none
 	FlowLimit int    // the N of "semaphore=N"; 0 for flows without one
 	Engine    string // one of Transport.Engines, the default filled in; empty where the transport offers none
+	Protocol  string // one of Transport.Protocols, the default filled in; empty where the transport offers none
 	Encoding  string // one of Transport.Encodings, the default filled in
 }
 
@@ -31,7 +32,7 @@ func Names() []string {
 	return names
 }
 
-// Parse reads NAME or NAME:CHOICE[,CHOICE...]; each choice is a flow, an engine or an encoding of that transport, in any order. The error
+// Parse reads NAME or NAME:CHOICE[,CHOICE...]; each choice is a flow, an engine, a protocol or an encoding of that transport, in any order. The error
 // names what is wrong and what is allowed.
 func Parse(text string) (Spec, error) {
 	name, choices, hasChoices := strings.Cut(text, ":")
@@ -50,6 +51,7 @@ func Parse(text string) (Spec, error) {
 	}
 	setFirst(&spec.Flow, spec.Transport.Flows)
 	setFirst(&spec.Engine, spec.Transport.Engines)
+	setFirst(&spec.Protocol, spec.Transport.Protocols)
 	setFirst(&spec.Encoding, spec.Transport.Encodings)
 	return spec, nil
 }
@@ -62,10 +64,12 @@ func (s *Spec) choose(choice, text string) error {
 		field = &s.Flow
 	case slices.Contains(s.Transport.Engines, base):
 		field = &s.Engine
+	case slices.Contains(s.Transport.Protocols, base):
+		field = &s.Protocol
 	case slices.Contains(s.Transport.Encodings, base):
 		field = &s.Encoding
 	default:
-		allowed := slices.Concat(s.Transport.Flows, s.Transport.Engines, s.Transport.Encodings)
+		allowed := slices.Concat(s.Transport.Flows, s.Transport.Engines, s.Transport.Protocols, s.Transport.Encodings)
 		return fmt.Errorf("transport %q: unknown choice %q: allowed for %s are %s", text, choice, s.Transport.Name, strings.Join(allowed, ", "))
 	}
 	if *field != "" {
@@ -103,6 +107,9 @@ func (s Spec) String() string {
 	}
 	if len(s.Transport.Engines) > 0 && s.Engine != s.Transport.Engines[0] {
 		choices = append(choices, s.Engine)
+	}
+	if len(s.Transport.Protocols) > 0 && s.Protocol != s.Transport.Protocols[0] {
+		choices = append(choices, s.Protocol)
 	}
 	if len(s.Transport.Encodings) > 0 && s.Encoding != s.Transport.Encodings[0] {
 		choices = append(choices, s.Encoding)

@@ -20,6 +20,12 @@ func TestSpecsReadBack(t *testing.T) {
 				texts = append(texts, strings.TrimSuffix(transport.Name+":"+choices, ":"))
 			}
 		}
+		for _, protocol := range transport.Protocols {
+			texts = append(texts, transport.Name+":"+protocol)
+			for _, encoding := range transport.Encodings {
+				texts = append(texts, transport.Name+":"+protocol+","+encoding)
+			}
+		}
 		for _, encoding := range transport.Encodings {
 			texts = append(texts, transport.Name+":"+encoding)
 		}
@@ -30,7 +36,7 @@ func TestSpecsReadBack(t *testing.T) {
 				continue
 			}
 			again, err := all.Parse(spec.String())
-			if err != nil || again.Flow != spec.Flow || again.FlowLimit != spec.FlowLimit || again.Engine != spec.Engine || again.Encoding != spec.Encoding {
+			if err != nil || again.Flow != spec.Flow || again.FlowLimit != spec.FlowLimit || again.Engine != spec.Engine || again.Protocol != spec.Protocol || again.Encoding != spec.Encoding {
 				t.Errorf("%s reads as %q, and that as %+v: %v", text, spec, again, err)
 			}
 			if strings.Contains(text, "=50") != (spec.FlowLimit == 50) {

@@ -150,7 +150,7 @@ var basicCases = []testCase{
 type suite struct {
 	transport  transports.Transport
 	newGateway NewGateway
-	variant    transports.DialConfig // Encoding, Flow and Engine of every client
+	variant    transports.DialConfig // Encoding, Protocol, Flow and Engine of every client
 	caseName   string
 	rows       *rows // nil where the case is not compared
 	seen       *reasonsSeen
@@ -162,7 +162,7 @@ type rows struct {
 	byCase map[string][]Row
 }
 
-// Run holds the transport to the suite, once with its defaults and once for each other encoding, flow and engine that it
+// Run holds the transport to the suite, once with its defaults and once for each other encoding, protocol, flow and engine that it
 // offers, and returns what clients saw with the defaults; the variants must have seen the same. Run fails the test when a
 // goroutine outlives it, so no other test may run at the same time.
 func Run(t *testing.T, transport transports.Transport, newGateway NewGateway) Table {
@@ -181,7 +181,7 @@ func Run(t *testing.T, transport transports.Transport, newGateway NewGateway) Ta
 
 func runVariant(t *testing.T, transport transports.Transport, newGateway NewGateway, variant transports.DialConfig) Table {
 	collected, seen := &rows{byCase: make(map[string][]Row)}, &reasonsSeen{}
-	name := strings.Join(strings.Fields(fmt.Sprintln(transport.Name, variant.Encoding, variant.Flow, variant.Engine)), " ")
+	name := strings.Join(strings.Fields(fmt.Sprintln(transport.Name, variant.Protocol, variant.Encoding, variant.Flow, variant.Engine)), " ")
 	chosen, whole := int32(0), false
 	var started atomic.Int32
 	t.Run(name, func(t *testing.T) {
@@ -230,6 +230,11 @@ func variants(transport transports.Transport) []transports.DialConfig {
 	for i, encoding := range transport.Encodings {
 		if i > 0 {
 			list = append(list, transports.DialConfig{Encoding: encoding})
+		}
+	}
+	for i, protocol := range transport.Protocols {
+		if i > 0 {
+			list = append(list, transports.DialConfig{Protocol: protocol})
 		}
 	}
 	for i, flow := range transport.Flows {
