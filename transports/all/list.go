@@ -3,6 +3,7 @@ package all
 
 import (
 	"tailgate/transports"
+	"tailgate/transports/connect"
 	"tailgate/transports/echo"
 	"tailgate/transports/fasthttp"
 	"tailgate/transports/fiber"
@@ -13,5 +14,5 @@ import (
 
 // All returns every transport that listens on a socket, in the order of the tables and reports.
 func All() []transports.Transport {
-	return []transports.Transport{tcp.Transport(), rest.Transport(), grpc.Transport(), fasthttp.Transport(), fiber.Transport(), echo.Transport()}
+	return []transports.Transport{tcp.Transport(), rest.Transport(), grpc.Transport(), connect.Transport(), fasthttp.Transport(), fiber.Transport(), echo.Transport()}
 }

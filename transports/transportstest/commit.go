@@ -176,7 +176,7 @@ func callThatIsOver(t *testing.T, s *suite) {
 
 // deadlineCarriers are the transports whose protocol says how long a caller waits and whose server tells the gateway. Others refuse
 // by themselves what comes too late, or know nothing of it.
-var deadlineCarriers = []string{"memory", "grpc", "tcp"}
+var deadlineCarriers = []string{"memory", "grpc", "tcp", "connect"}
 
 // deadlineReachesGateway: where the protocol says how long a caller waits, the gateway's context knows it.
 func deadlineReachesGateway(t *testing.T, s *suite) {

@@ -45,7 +45,7 @@ var streamCases = []testCase{
 // The transports with sessions, and those with streams of events: where one loses its own, the suite must not fall silent.
 var (
 	withSessions = []string{"memory", "tcp", "grpc"}
-	withStreams  = []string{"memory", "tcp", "grpc", "rest", "fasthttp", "fiber", "echo"}
+	withStreams  = []string{"memory", "tcp", "grpc", "rest", "connect", "fasthttp", "fiber", "echo"}
 )
 
 func whoStreams(t *testing.T, s *suite) {
