@@ -10,9 +10,12 @@ import (
 	"tailgate/transports/grpc"
 	"tailgate/transports/rest"
 	"tailgate/transports/tcp"
+	"tailgate/transports/twirp"
 )
 
 // All returns every transport that listens on a socket, in the order of the tables and reports.
 func All() []transports.Transport {
-	return []transports.Transport{tcp.Transport(), rest.Transport(), grpc.Transport(), connect.Transport(), fasthttp.Transport(), fiber.Transport(), echo.Transport()}
+	return []transports.Transport{
+		tcp.Transport(), rest.Transport(), grpc.Transport(), connect.Transport(), twirp.Transport(), fasthttp.Transport(), fiber.Transport(), echo.Transport(),
+	}
 }

@@ -38,12 +38,12 @@ func (h *handler) follow(ctx context.Context, c *call, in *incoming, out *connec
 	if in.err != nil {
 		return in.err
 	}
-	if !c.out.multiplexed {
+	if !c.out.Multiplexed() {
 		defer h.streams.Add(-1)
 		if most := mostStreams(h.limits); h.streams.Add(1) > most {
 			return transports.Refuse(pb.Reason_REASON_OVERLOADED, "%d streams of events are open already, as many as this listener takes beside requests", most)
 		}
-		c.out.last = true // a stream ends for reasons that are no good for another request
+		c.out.Last = true // a stream ends for reasons that are no good for another request
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -105,20 +105,20 @@ func (h *handler) follow(ctx context.Context, c *call, in *incoming, out *connec
 
 // send writes a batch, in as few writes to the connection as net/http's buffer allows.
 func send(c *call, out *connect.ServerStream[event], batch []transports.Event) error {
-	c.out.held = true
+	c.out.Held = true
 	for i := range batch {
 		if err := out.Send(&event{report: batch[i].Report}); err != nil {
 			return err
 		}
 	}
-	c.out.held = false
+	c.out.Held = false
 	c.out.Flush()
 	return nil
 }
 
 // cut is the end of a stream that could not be written to: the peer does not read, or it has left. Nobody will read what is said of it.
 func (h *handler) cut(c *call, err error) error {
-	if c.out.watch.hasFailed() || errors.Is(err, os.ErrDeadlineExceeded) {
+	if c.out.Stalled() || errors.Is(err, os.ErrDeadlineExceeded) {
 		h.logger.Warn("a peer that does not read was cut off", "reason", pb.Reason_REASON_SLOW_READER.String(), "remote", c.peer.Remote, "of", "StreamExecutions")
 		return transports.InDoubt(pb.Reason_REASON_SLOW_READER, err, "nothing of this stream was taken for %v; go on from the last event that you have", h.limits.WriteTimeout)
 	}

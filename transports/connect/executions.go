@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"connectrpc.com/connect"
+
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/internal/cursor"
@@ -31,11 +33,16 @@ func executions(ctx context.Context, config transports.DialConfig, request *pb.S
 func (c *client) follow(ctx context.Context, handshake time.Duration, message *pb.StreamExecutionsRequest, receive func(*pb.ExecutionReport)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	way, err := c.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer way.End()
 	late := time.AfterFunc(handshake, cancel)
-	stream, err := c.methods[transports.StreamExecutions].CallServerStream(ctx, c.request(message))
+	stream, err := c.methods[transports.StreamExecutions].CallServerStream(way.Context, connect.NewRequest(&outgoing{message: message}))
 	late.Stop()
 	if err != nil {
-		return faultOf(ctx, err, false) // a request to read changes nothing, sent or not
+		return faultOf(ctx, err, way)
 	}
 	defer stream.Close() //nolint:errcheck // it is over
 	var at cursor.Cursor
@@ -50,7 +57,7 @@ func (c *client) follow(ctx context.Context, handshake time.Duration, message *p
 		receive(response.GetExecution())
 	}
 	if err := stream.Err(); err != nil {
-		return faultOf(ctx, err, true)
+		return faultOf(ctx, err, way)
 	}
 	return transports.InDoubt(pb.Reason_REASON_CONNECTION_LOST, nil, "the gateway ended the stream without a word")
 }

@@ -24,7 +24,7 @@ type call struct {
 	handler *handler
 	request *http.Request
 	body    body
-	out     writer
+	out     httpserver.Writer
 	peer    transports.Peer
 	session transports.Session // nil until the gate has let the request in
 }
@@ -40,7 +40,7 @@ func callOf(ctx context.Context) *call {
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{handler: h, peer: transports.Peer{Transport: Name, TLS: r.TLS}}
-	c.out = writer{ResponseWriter: w, call: c, multiplexed: r.ProtoMajor >= 2}
+	c.out = httpserver.NewWriter(w, r, h.limits.WriteTimeout, h.draining.Load)
 	c.request = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	method, ok := h.methods[r.URL.Path]
 	if !ok {
@@ -55,12 +55,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.request.Body = &c.body
 	defer c.end()
 	method.ServeHTTP(&c.out, c.request)
-	c.out.finish()
 }
 
 // end is deferred, so that a panic that goes on to net/http leaves no session behind.
 func (c *call) end() {
-	c.out.watch.stop()
+	c.out.Finish()
 	if c.session != nil {
 		c.session.Close()
 	}
@@ -81,7 +80,7 @@ func (h *handler) gate(ctx context.Context, _ connect.Spec, _ connect.Peer, head
 	if conn := httpserver.Conn(ctx); conn != nil {
 		c.peer.Remote = conn.Remote()
 		if conn.Surplus() {
-			c.out.last = true
+			c.out.Last = true
 			return nil, errorOf(transports.Refuse(pb.Reason_REASON_OVERLOADED, "%d connections are open already, as many as this listener takes", h.limits.MaxConnections))
 		}
 		conn.Use() // before the look at draining, see httpserver.Server.Shutdown
@@ -139,8 +138,8 @@ func (h *handler) unary(op transports.Operation, options connect.HandlerOption) 
 
 // broken closes the connection behind the answer where it is of no use any more: over HTTP/1.1, after a fault that is final.
 func (c *call) broken(err error) {
-	if fault := transports.AsFault(err); fault.Final && !c.out.multiplexed {
-		c.out.last = true
+	if fault := transports.AsFault(err); fault.Final && !c.out.Multiplexed() {
+		c.out.Last = true
 	}
 }
 
@@ -189,7 +188,7 @@ func (b *body) Read(p []byte) (int, error) {
 
 func (b *body) tooLarge() error {
 	// Over HTTP/1.1 the rest of it would stand in the way of the next request.
-	b.call.out.last = b.call.out.last || !b.call.out.multiplexed
+	b.call.out.Last = b.call.out.Last || !b.call.out.Multiplexed()
 	if b.announced > 0 {
 		return errorOf(transports.Refuse(pb.Reason_REASON_TOO_LARGE, "the request has %d bytes, at most %d are taken", b.announced, b.limit-envelopeBytes))
 	}

@@ -18,5 +18,5 @@ func MissingReasons(seen []pb.Reason, ran ...string) []string {
 	for _, name := range ran {
 		r.finished(name)
 	}
-	return r.missing()
+	return r.missing(true)
 }
