@@ -1,22 +1,3 @@
-// Package transports is the whole contract between a gateway and the ways orders reach it.
-//
-// A transport moves messages of proto/orderentry/v1 between a peer and a [Gateway]. It knows sockets, frames, encodings,
-// deadlines and back-pressure. It must never know what an order means, a book, a config file, or when the process ends.
-// Each transport is a folder beside this file with its server and its client; transports/all lists them, and
-// transports/transportstest holds all of them to one behaviour.
-//
-// # The way of a request
-//
-// Two moments are kept apart, because durability and replication come between them:
-//
-//	Handle           takes one request and leaves its answer (it never waits for a disk or a peer)
-//	Commit(r, mark)  ends a batch of handled requests; r.Release(mark, nil) is called once, when everything handled
-//	                 before is as durable as the journal's mode promises
-//
-// Answers, and anything that reveals their effect, leave the process only after Release. Release runs inside Commit where
-// nothing has to be waited for, otherwise later on another goroutine; it must never block, since it may carry the answers
-// of many peers. So a transport appends the encoded answer to a bounded out-buffer after Handle, and Release lets the
-// bytes up to the mark go. A transport with a goroutine for each request uses [Do], which waits.
 package transports
 
 import (
