@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"tailgate/transports/all"
 )
 
 // asGateway makes the test binary behave as the gateway, so that tests run a real process without building one.
@@ -36,7 +38,7 @@ func TestUsageErrorsSayWhatIsAllowedAndExit2(t *testing.T) {
 		{[]string{"fly"}, "unexpected argument fly"},
 		{[]string{"--sync", "sometimes"}, `journal.sync: is "sometimes", allowed are off, os, always`},
 		{[]string{"--sync="}, `journal.sync: is "", allowed are off, os, always`},
-		{[]string{"config", "check", "--listen", "tcp=off", "--listen", "rest=off", "--listen", "grpc=off"}, "no transport is enabled"},
+		{append([]string{"config", "check"}, off(all.Names()...)...), "no transport is enabled"},
 		{[]string{"--data="}, "journal.dir: is empty"},
 		{[]string{"--listen", "pigeon=127.0.0.1:1"}, "no such listener, allowed are"},
 		{[]string{"--listen", "grpc=0.0.0.0:1"}, "insecure: true"},
@@ -74,7 +76,7 @@ func TestBusyPortSaysWhichAndWhatToDo(t *testing.T) {
 	}
 	defer taken.Close()
 	var stdout, stderr bytes.Buffer
-	status := run([]string{"--data", t.TempDir(), "--listen", "admin=off", "--listen", "tcp=off", "--listen", "rest=off", "--listen", "grpc=" + taken.Addr().String()}, &stdout, &stderr)
+	status := run(append([]string{"--data", t.TempDir(), "--listen", "grpc=" + taken.Addr().String()}, off(append(slices.DeleteFunc(all.Names(), func(name string) bool { return name == "grpc" }), "admin")...)...), &stdout, &stderr)
 	for _, want := range []string{"transport grpc", taken.Addr().String(), "address already in use", "--listen grpc=off"} {
 		if status != exitFailure || !strings.Contains(stderr.String(), want) {
 			t.Errorf("exit %d, stderr %q, want 1 and %q", status, stderr.String(), want)
@@ -178,4 +180,12 @@ func TestSignalStopsInOrder(t *testing.T) {
 	if want := []string{"stopping", "stopped"}; !slices.Equal(messages, want) {
 		t.Errorf("logged %q after ready, want %q", messages, want)
 	}
+}
+
+// off are the arguments that turn listeners off.
+func off(listeners ...string) (args []string) {
+	for _, name := range listeners {
+		args = append(args, "--listen", name+"=off")
+	}
+	return args
 }

@@ -13,6 +13,10 @@ import (
 var byHand = map[string]string{
 	"tcp":  "new orders and their answers, at both ends",
 	"rest": "decoding of new orders, at the gateway",
+	// The API of rest in other frameworks.
+	"fasthttp": "decoding of new orders, at the gateway",
+	"fiber":    "decoding of new orders, at the gateway",
+	"echo":     "decoding of new orders, at the gateway",
 }
 
 // terms tells in which respects the transports of the table do not stand alike, above it: METHOD.md says why for each.
