@@ -11,19 +11,19 @@ import (
 )
 
 // interruptible returns a context that the first SIGINT, SIGTERM or SIGHUP ends, so that the measurement under way ends in order. A second one ends the process at once,
-// whatever it is doing: also where it waits for somebody to read its standard output or error. stop gives the signals back; it may be called more than once.
+// whatever it is doing: also where it waits for somebody to read its standard output or error. The returned function gives the signals back; it may be called more than once. exit ends the process.
 //
 // SIGHUP stays ignored where it was, which is what nohup wants. SIGINT does not, though a shell without job control ignores it for what it starts in the background: whoever
 // sends it to this process means it.
-func interruptible(stderr io.Writer) (ctx context.Context, stop func()) {
+func interruptible(stderr io.Writer, exit func(status int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	over, end := context.WithCancel(context.Background()) // the signals are given back
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
 		signals = append(signals, syscall.SIGHUP)
 	}
-	fatal := slices.DeleteFunc(slices.Clone(signals), func(s os.Signal) bool { return signal.Ignored(s) }) // without a handler
-	arrived := make(chan os.Signal, 2)                                                                     // the two that matter
+	fatal := slices.DeleteFunc(slices.Clone(signals), signal.Ignored) // without a handler
+	arrived := make(chan os.Signal, 2)                                // the two that matter
 	signal.Notify(arrived, signals...)
 	go func() {
 		select {
@@ -36,7 +36,7 @@ func interruptible(stderr io.Writer) (ctx context.Context, stop func()) {
 			go func() {
 				select {
 				case second := <-arrived:
-					os.Exit(statusOf(second))
+					exit(statusOf(second))
 				case <-over.Done():
 				}
 			}()

@@ -66,7 +66,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err != nil {
 		return usage(stderr, err)
 	}
-	ctx, stop := interruptible(stderr)
+	ctx, stop := interruptible(stderr, os.Exit)
 	defer stop()
 	if o.command == "capacity" {
 		return p.searchCapacity(ctx, args, stdout, stderr)

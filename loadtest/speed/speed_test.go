@@ -3,6 +3,7 @@ package speed_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -20,7 +21,7 @@ const asChild = "SPEED_TEST_AS_CHILD"
 func TestMain(m *testing.M) {
 	if os.Getenv(asChild) != "" {
 		if err := speed.Child(os.Args[1:], os.Stdin, os.Stdout); err != nil {
-			println(err.Error())
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)

@@ -96,7 +96,7 @@ func (w *Watch) Stop() {
 	_ = w.in.Close()
 	kill := time.AfterFunc(endTimeout, func() { _ = w.cmd.Process.Kill() })
 	defer kill.Stop()
-	for range w.answers { //nolint:revive // an answer that nobody waited for
+	for range w.answers { // an answer that nobody waited for
 	}
 	w.done.Wait()
 	_ = w.cmd.Wait()

@@ -108,7 +108,7 @@ func (c *Client) Close() error {
 	}
 	c.mu.Unlock()
 	for _, one := range open { // not under the lock, which Close of a connection takes
-		one.Close() //nolint:errcheck // ends the calls under way, in doubt
+		_ = one.Close() // ends the calls under way, in doubt
 	}
 	c.transport.CloseIdleConnections()
 	return nil

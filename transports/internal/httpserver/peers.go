@@ -41,7 +41,7 @@ type peer struct {
 func (p *peers) add(conn net.Conn) *peer {
 	one := &peer{conn: guard.Of(conn.RemoteAddr())}
 	if p.handshake > 0 {
-		one.late = time.AfterFunc(p.handshake, func() { conn.Close() }) //nolint:errcheck // the peer sees it
+		one.late = time.AfterFunc(p.handshake, func() { _ = conn.Close() }) // the peer sees it
 	}
 	p.open.Store(conn, one)
 	p.count(1)

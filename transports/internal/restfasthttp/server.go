@@ -112,7 +112,9 @@ func configure(s *fasthttp.Server, binding *Binding, limits transports.Limits) *
 type debugLogger struct{ *slog.Logger }
 
 // Printf implements fasthttp.Logger.
-func (l debugLogger) Printf(format string, args ...any) { l.Debug(fmt.Sprintf(format, args...)) }
+func (l debugLogger) Printf(format string, args ...any) {
+	l.Debug("fasthttp", "message", fmt.Sprintf(format, args...))
+}
 
 // backoff is how long nothing is accepted after the process ran out of something for it.
 const backoff = 5 * time.Millisecond
@@ -130,7 +132,7 @@ func (s *Server) accept() {
 			return
 		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ECONNABORTED):
 			s.api.Logger().Warn("a connection could not be accepted", "error", err)
-			time.Sleep(backoff)
+			<-time.After(backoff)
 		default:
 			s.api.Logger().Error("the listener failed; nothing new is accepted", "address", s.Addr().String(), "error", err)
 			return

@@ -39,7 +39,8 @@ func listen(t testing.TB, transport transports.Transport, gateway transports.Gat
 
 func connect(t testing.TB, server transports.Server) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", server.Addr().String())
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(t.Context(), "tcp", server.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func connect(t testing.TB, server transports.Server) net.Conn {
 }
 
 // say writes a request and reads the answer's status and body.
-func say(t testing.TB, conn net.Conn, r *bufio.Reader, request string) (*http.Response, string) {
+func say(t testing.TB, conn net.Conn, r *bufio.Reader, request string) (reply, string) {
 	t.Helper()
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Fatal(err)
@@ -66,7 +67,14 @@ func say(t testing.TB, conn net.Conn, r *bufio.Reader, request string) (*http.Re
 	if err != nil {
 		t.Fatalf("%q: %v", request, err)
 	}
-	return response, string(body)
+	return reply{response.StatusCode, response.Header, response.Close}, string(body)
+}
+
+// reply is the head of a response.
+type reply struct {
+	StatusCode int
+	Header     http.Header
+	Close      bool
 }
 
 // Run holds the transport to it.
@@ -225,7 +233,8 @@ func Bench(b *testing.B, transport transports.Transport, bare func(inner net.Lis
 	conn := connect(b, server)
 	_, answer := say(b, conn, bufio.NewReader(conn), text)
 	run := func(b *testing.B, address string) {
-		conn, err := net.Dial("tcp", address)
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(b.Context(), "tcp", address)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -238,7 +247,8 @@ func Bench(b *testing.B, transport transports.Transport, bare func(inner net.Lis
 	}
 	b.Run("transport", func(b *testing.B) { run(b, server.Addr().String()) })
 	b.Run("bare", func(b *testing.B) {
-		inner, err := net.Listen("tcp", "127.0.0.1:0")
+		var config net.ListenConfig
+		inner, err := config.Listen(b.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			b.Fatal(err)
 		}
