@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"tailgate/loadtest/report"
+	"tailgate/transports/all"
 	"tailgate/loadtest/runner"
 )
 
@@ -41,8 +42,14 @@ func production(t *testing.T) map[string]string {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "--config", config, "--data", filepath.Join(folder, "data"),
-		"--listen", "tcp=127.0.0.1:0", "--listen", "rest=127.0.0.1:0", "--listen", "grpc=off", "--listen", "admin=127.0.0.1:0")
+	cmd := exec.Command(binary, "--config", config, "--data", filepath.Join(folder, "data"), "--listen", "admin=127.0.0.1:0")
+	for _, name := range all.Names() {
+		address := "off"
+		if name == "tcp" || name == "rest" {
+			address = "127.0.0.1:0"
+		}
+		cmd.Args = append(cmd.Args, "--listen", name+"="+address)
+	}
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
