@@ -18,8 +18,8 @@ import (
 	"testing"
 
 	"tailgate/loadtest/report"
-	"tailgate/transports/all"
 	"tailgate/loadtest/runner"
+	"tailgate/transports/all"
 )
 
 // Keys of the gateway that production starts.
