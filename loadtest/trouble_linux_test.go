@@ -394,7 +394,7 @@ func TestBudgetIsKept(t *testing.T) {
 	if err := syscall.Kill(gateway.Ready.PID, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	again := loadtest(t, append(args, "--budget", "8s", "--resume", "--out", p.out)...)
+	again := loadtest(t, append(args, "--budget", "14s", "--resume", "--out", p.out)...)
 	again.out = p.out
 	resumed := again.run(t)
 	if len(resumed.Cells) != 4 || resumed.Resumed != whole {

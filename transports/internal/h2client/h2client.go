@@ -183,6 +183,7 @@ func (c *Client) Do(request *http.Request) (*http.Response, error) {
 	if c.authorization != nil {
 		request.Header["Authorization"] = c.authorization
 	}
+	request = request.WithContext(request.Context()) // a shallow copy: whoever made the request looks at it meanwhile
 	request.GetBody = nil
 	if request.Body == nil || request.Body == http.NoBody {
 		request.Body = emptyBody{}
