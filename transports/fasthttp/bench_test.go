@@ -13,9 +13,10 @@ import (
 // BenchmarkOverhead compares the transport with fasthttp alone.
 func BenchmarkOverhead(b *testing.B) {
 	resttest.Bench(b, fasthttp.Transport(), func(inner net.Listener, contentType string, answer []byte) {
-		bare.Serve(inner, func(c *bare.RequestCtx) { //nolint:errcheck // ends with the listener
+		server := &bare.Server{NoDefaultDate: true, Handler: func(c *bare.RequestCtx) {
 			c.SetContentType(contentType)
 			c.SetBody(answer)
-		})
+		}}
+		resttest.Accept(inner, func(conn net.Conn) { _ = server.ServeConn(conn) }) // ends with the connection
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	bare "github.com/gofiber/fiber/v3"
+	"github.com/valyala/fasthttp"
 
 	"tailgate/transports/fiber"
 	"tailgate/transports/internal/resttest"
@@ -18,6 +19,7 @@ func BenchmarkOverhead(b *testing.B) {
 			c.Set("Content-Type", contentType)
 			return c.Send(answer)
 		})
-		app.Listener(inner, bare.ListenConfig{DisableStartupMessage: true}) //nolint:errcheck // ends with the listener
+		server := &fasthttp.Server{NoDefaultDate: true, Handler: app.Handler()}
+		resttest.Accept(inner, func(conn net.Conn) { _ = server.ServeConn(conn) }) // ends with the connection
 	})
 }

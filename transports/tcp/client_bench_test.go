@@ -42,7 +42,7 @@ func serverEngine(client string) string {
 // callbacks keeps n requests in flight, each sent from the callback of one before.
 func callbacks(b *testing.B, client transports.AsyncClient, n, size int) {
 	samples := make([]time.Duration, 0, 1<<20)
-	left, under := b.N, 0
+	left, under := b.N, n // requests to begin, and those under way
 	over := make(chan struct{})
 	type flight struct {
 		call  *transports.Call
@@ -51,8 +51,7 @@ func callbacks(b *testing.B, client transports.AsyncClient, n, size int) {
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
-	begun := make(chan struct{})
-	for i := range n {
+	for range n {
 		f := &flight{call: sized(size)}
 		f.next = func(err error) {
 			if err != nil {
@@ -60,11 +59,6 @@ func callbacks(b *testing.B, client transports.AsyncClient, n, size int) {
 			}
 			if !f.begin.IsZero() {
 				samples = append(samples, time.Since(f.begin))
-			} else {
-				under++
-				if i == n-1 {
-					close(begun)
-				}
 			}
 			if left == 0 || err != nil {
 				if under--; under == 0 {
@@ -79,7 +73,6 @@ func callbacks(b *testing.B, client transports.AsyncClient, n, size int) {
 		// The first call of each is made by a callback too, so that one goroutine touches all of this.
 		client.Go(context.Background(), f.call, func(err error) { f.next(err) })
 	}
-	<-begun
 	<-over
 	b.StopTimer()
 	report(b, samples)

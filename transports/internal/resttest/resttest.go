@@ -257,3 +257,14 @@ func Bench(b *testing.B, transport transports.Transport, bare func(inner net.Lis
 		run(b, inner.Addr().String())
 	})
 }
+
+// Accept serves each connection in a goroutine until the listener is closed. fasthttp's own Serve leaves a goroutine that sleeps for ten seconds when it ends.
+func Accept(listener net.Listener, serve func(net.Conn)) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go serve(conn)
+	}
+}
