@@ -18,7 +18,6 @@ import (
 	"tailgate/loadtest/machine"
 	"tailgate/loadtest/report"
 	"tailgate/loadtest/runner"
-	"tailgate/loadtest/speed"
 	"tailgate/loadtest/stats"
 	"tailgate/loadtest/workload"
 	"tailgate/transports"
@@ -177,7 +176,7 @@ func (p *plan) prepare(ctx context.Context, stderr io.Writer) (status int, ok bo
 		fmt.Fprintf(stderr, "loadtest: --out: %v; nothing was measured, name another folder, or wait\n", err)
 		return exitFailure, false, nil
 	}
-	p.watch = p.newWatcher(ctx)
+	p.watch = p.newWatcher(ctx, stderr)
 	unlock := p.release
 	p.release = func() {
 		p.watch.stop()
@@ -207,53 +206,6 @@ func (p *plan) pin(ctx context.Context) error {
 	}
 	threads(p.cores, "")
 	return nil
-}
-
-// mostWatched bounds the cores whose speed is watched: the server's first, since there are fewer.
-const mostWatched = 8
-
-// watcher asks for the cores' speed. The nil pointer, and one whose process has failed, knows nothing: the figures are no worse for it, they only cannot be told from those
-// of a slow machine.
-type watcher struct{ process *speed.Watch }
-
-// newWatcher starts the process that watches, where cores can be.
-func (p *plan) newWatcher(ctx context.Context) *watcher {
-	self, err := os.Executable()
-	if err != nil || !p.cores.Pinned && p.options.Target == "" {
-		return nil // unpinned, a core is nobody's
-	}
-	cores := slices.Concat(p.cores.Server, p.cores.Clients)
-	process, err := speed.Start(ctx, []string{self, speedCommand}, cores[:min(len(cores), mostWatched)])
-	if err != nil {
-		return nil
-	}
-	return &watcher{process}
-}
-
-func (w *watcher) begin(ctx context.Context) {
-	if w != nil && w.process != nil && w.process.Begin(context.WithoutCancel(ctx)) != nil {
-		w.stop()
-	}
-}
-
-func (w *watcher) end(ctx context.Context, out *runner.Outcome) {
-	if w == nil || w.process == nil {
-		return
-	}
-	trace, err := w.process.End(context.WithoutCancel(ctx))
-	if err != nil {
-		w.stop()
-		return
-	}
-	out.SetSpeed(trace)
-}
-
-// stop ends the process.
-func (w *watcher) stop() {
-	if w != nil && w.process != nil {
-		w.process.Stop()
-		w.process = nil
-	}
 }
 
 // measure runs one cell: against a gateway of its own, or the target. It fills in the report's cell.

@@ -178,7 +178,7 @@ func bench(t *testing.T, args ...string) *plan {
 	if err := p.pin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p.watch = p.newWatcher(t.Context())
+	p.watch = p.newWatcher(t.Context(), t.Output())
 	t.Cleanup(p.watch.stop)
 	return p
 }

@@ -29,10 +29,7 @@ func CSV(w io.Writer, r report.Run) error {
 			heading = append(heading, l+"_"+f)
 		}
 	}
-	for _, f := range csvFigures {
-		heading = append(heading, "full_speed_response_us_"+f)
-	}
-	heading = append(heading, "full_speed_throughput", "full_speed_amplification", "full_speed_kept_share", "cores_slow_share", "cores_slowest")
+	heading = append(heading, speedHeading()...)
 	heading = append(heading, sideColumns()...)
 	rows := [][]string{append(heading, "reasons")}
 	for i := range r.Cells {
@@ -65,25 +62,29 @@ func CSV(w io.Writer, r report.Run) error {
 	return nil
 }
 
+func speedHeading() []string {
+	heading := []string{"cores_slow_share", "cores_slowest", "full_speed_kept_share", "full_speed_throughput", "full_speed_amplification"}
+	for _, f := range csvFigures {
+		heading = append(heading, "full_speed_response_us_"+f)
+	}
+	return heading
+}
+
 // speedColumns are empty where nobody looked at the cores, or the rest is too little.
 func speedColumns(s *report.Speed, valid bool) []string {
+	row := make([]string, len(speedHeading()))
 	if s == nil {
-		return make([]string, len(csvFigures)+5)
+		return row
 	}
-	var l report.Latency
-	if s.Response != nil {
-		l = *s.Response
+	row[0], row[1], row[2] = number(s.SlowShare), number(s.Slowest), number(s.KeptShare)
+	if s.Response == nil || !valid {
+		return row
 	}
-	var row []string
-	for _, f := range csvFigures {
-		row = append(row, figure(l, f, valid))
+	row[3], row[4] = optional(s.Throughput), optional(s.Amplification)
+	for i, f := range csvFigures {
+		row[5+i] = figure(*s.Response, f, valid)
 	}
-	if !valid {
-		row = append(row, "", "")
-	} else {
-		row = append(row, optional(s.Throughput), optional(s.Amplification))
-	}
-	return append(row, number(s.KeptShare), number(s.SlowShare), number(s.Slowest))
+	return row
 }
 
 func sizeColumn(c *report.Cell) string {

@@ -202,7 +202,7 @@ func (t *table) row(c Cell) {
 	t.line(layout, cut(c.Name(), 20), row.P50, row.P99, row.P999, row.Amplification, row.Throughput, row.SLO, cmp.Or(c.BoundBy, "-"), c.Validity)
 	if c.Speed.matters() {
 		full := c.Speed.Row()
-		t.line(layout, "  at full speed", full.P50, full.P99, full.P999, full.Amplification, full.Throughput, "", "", fmt.Sprintf("%.0f %% of it", 100*c.Speed.KeptShare))
+		t.line(layout, "  at full speed", full.P50, full.P99, full.P999, full.Amplification, full.Throughput, fmt.Sprintf("%.0f %% of it", 100*c.Speed.KeptShare), "", "")
 	}
 }
 

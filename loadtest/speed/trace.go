@@ -25,13 +25,12 @@ type Sample struct {
 // Core is what was seen of one core.
 type Core struct {
 	ID      int      `json:"id"`
-	Full    int64    `json:"full"` // nanoseconds that the arithmetic takes at full speed: a tenth of all samples since the start took no longer
+	Full    int64    `json:"full"` // nanoseconds that the arithmetic takes at full speed: a tenth of the first MaxSamples/2 looks since the start took no longer
 	Samples []Sample `json:"samples"`
 }
 
 // Trace is the cores' speed over a time.
 type Trace struct {
-	Now   int64  `json:"now"` // CLOCK_MONOTONIC, when it was asked for
 	Cores []Core `json:"cores"`
 }
 
@@ -47,33 +46,36 @@ func (t Trace) Slow(begin int64, width time.Duration, n int) (blocks []bool, sum
 	blocks = make([]bool, n)
 	end := begin + int64(width)*int64(n)
 	for _, core := range t.Cores {
-		slow, all, last := 0, 0, 0
+		slow, all := 0, 0
 		limit := SlowFactor * float64(core.Full)
-		wasSlow := false
+		slowFrom := n // the block of the last sample, where that was slow
 		for _, s := range core.Samples {
 			if s.At < begin || s.At >= end {
 				continue
 			}
 			at := int((s.At - begin) / int64(width))
-			if wasSlow {
-				for i := last + 1; i < at; i++ {
-					blocks[i] = true
-				}
-			}
+			mark(blocks, slowFrom, at)
 			all++
 			sum.Worst = max(sum.Worst, float64(s.Took)/float64(max(core.Full, 1)))
-			if wasSlow = float64(s.Took) > limit; wasSlow {
+			if slowFrom = n; float64(s.Took) > limit {
 				slow++
-				blocks[at] = true
+				slowFrom, blocks[at] = at, true
 			}
-			last = at
 		}
+		mark(blocks, slowFrom, n)
 		if all > 0 {
 			ok = true
 			sum.Share = max(sum.Share, float64(slow)/float64(all))
 		}
 	}
 	return blocks, sum, ok
+}
+
+// mark makes the blocks from one to before another slow.
+func mark(blocks []bool, from, to int) {
+	for i := from; i < to; i++ {
+		blocks[i] = true
+	}
 }
 
 // Around makes the margin blocks before and after every slow one slow too.

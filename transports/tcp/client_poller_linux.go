@@ -171,12 +171,13 @@ func (l *poller) tells() {
 func (l *poller) run() {
 	defer func() { _, _ = unix.Close(l.poll), unix.Close(l.wake) }()
 	var (
-		events [256]unix.EpollEvent
-		ready  []*client // have something to read, or may have
-		used   = time.Now()
-		round  = used
-		spin   = l.name == transports.EngineSpin
-		idle   = 0 // rounds in a row without an answer
+		events   [256]unix.EpollEvent
+		ready    []*client // have something to read, or may have
+		used     = time.Now()
+		round    = used
+		spin     = l.name == transports.EngineSpin
+		idle     int  // rounds in a row without an answer
+		answered bool // something came since used was set
 	)
 	for turn := uint(0); ; turn++ {
 		timeout, n := 0, 0
@@ -188,7 +189,10 @@ func (l *poller) run() {
 				}
 			}
 		} else {
-			if len(ready) == 0 && (!spin || idle >= clockEvery && turn%askEvery == 0 && time.Since(used) > sleepAfter) {
+			if answered && idle >= clockEvery { // so the clock is looked at once for each answer at most
+				used, answered = time.Now(), false
+			}
+			if len(ready) == 0 && (!spin || idle >= clockEvery && time.Since(used) > sleepAfter) {
 				l.asleep.Store(true)
 				if !l.busy.Load() { // looked at behind asleep: who comes later wakes
 					timeout = int(roundAfter / time.Millisecond)
@@ -203,7 +207,9 @@ func (l *poller) run() {
 			if n > 0 || l.busy.Load() {
 				ready = l.sort(ready, events[:n])
 			}
-			l.countFew()
+			if spin {
+				l.countFew()
+			}
 		}
 		if timeout > 0 || turn%1024 == 0 {
 			if now := time.Now(); now.Sub(round) >= roundAfter {
@@ -226,12 +232,8 @@ func (l *poller) run() {
 		}
 		clear(ready[len(again):])
 		ready = again
-		if worked {
-			if idle = 0; !spin || turn%16 == 0 {
-				used = time.Now()
-			}
-		} else {
-			idle++
+		if idle++; worked {
+			idle, answered = 0, true
 		}
 		// To another goroutine, and to another thread of this core: one that wakes beside a thread which never sleeps gets the core at the end of a time slice only, some
 		// milliseconds later. Whoever has just got an answer runs at once; else it is done after many rounds in vain, since it wakes a thread of the runtime each time,
