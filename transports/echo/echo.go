@@ -41,15 +41,13 @@ func handler(b *resthttp.Binding) http.Handler {
 			NotFoundHandler: unrouted, MethodNotAllowedHandler: unrouted, OptionsMethodHandler: unrouted,
 		}),
 	})
-	e.GET(restapi.OpenAPIPath, unrouted)
 	for _, route := range restapi.Routes() {
 		serve := func(c *echo.Context) error {
 			b.Serve(route, c.Response(), c.Request())
 			return nil
 		}
-		e.Add(route.Method, route.Pattern(":%s"), serve)
-		if route.Method == http.MethodGet {
-			e.Add(http.MethodHead, route.Pattern(":%s"), serve)
+		for _, method := range route.Methods() {
+			e.Add(method, route.Pattern(), serve)
 		}
 	}
 	return e

@@ -7,7 +7,7 @@
 package fiber
 
 import (
-	"net/http"
+	"slices"
 
 	"github.com/gofiber/fiber/v3"
 	"github.com/valyala/fasthttp"
@@ -31,22 +31,27 @@ func Transport() transports.Transport {
 
 // server is a Fiber application with a route for each of the API's. What its router does not find, the API refuses in its own words.
 func server(b *restfasthttp.Binding) *fasthttp.Server {
-	app := fiber.New(fiber.Config{CaseSensitive: true, StrictRouting: true})
+	app := fiber.New(fiber.Config{
+		CaseSensitive: true, StrictRouting: true,
+		ErrorHandler: func(c fiber.Ctx, _ error) error { // of the router: our handlers return none
+			b.Serve(nil, c.RequestCtx())
+			return nil
+		},
+	})
 	for _, route := range restapi.Routes() {
-		methods := []string{route.Method}
-		if route.Method == http.MethodGet {
-			methods = append(methods, http.MethodHead)
-		}
-		app.Add(methods, route.Pattern(":%s"), func(c fiber.Ctx) error {
+		app.Add(route.Methods(), route.Pattern(), func(c fiber.Ctx) error {
 			b.Serve(route, c.RequestCtx())
 			return nil
 		})
 	}
-	app.Use(func(c fiber.Ctx) error {
-		b.Serve(nil, c.RequestCtx())
-		return nil
-	})
 	s := app.Server()
-	s.Handler = app.Handler()
+	routed := app.Handler()
+	s.Handler = func(c *fasthttp.RequestCtx) {
+		if slices.Contains(fiber.DefaultMethods, string(c.Method())) {
+			routed(c)
+		} else { // for which Fiber has an answer of its own
+			b.Serve(nil, c)
+		}
+	}
 	return s
 }

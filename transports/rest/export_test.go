@@ -13,7 +13,7 @@ import (
 
 // NewHandler is the server without sockets, for benchmarks and fuzzing.
 func NewHandler(gateway transports.Gateway, limits transports.Limits) http.Handler {
-	return handler(resthttp.New(Name, restapi.New(Name, gateway, limits.WithDefaults(), nil)))
+	return handler(resthttp.New(restapi.New(Name, gateway, limits.WithDefaults(), nil)))
 }
 
 // Grace is what a server's Shutdown allows by default.

@@ -30,17 +30,18 @@ import (
 
 // API answers requests over one gateway. Safe for concurrent use.
 type API struct {
-	gateway  transports.Gateway
-	limits   transports.Limits
-	logger   *slog.Logger
-	draining atomic.Bool
-	drain    chan struct{}                       // closed with draining: the streams of events end
-	streams  atomic.Int64                        // of events, open now; see mostStreams
-	pools    map[transports.Operation]*sync.Pool // of *work; the map never changes
+	transport string // its name
+	gateway   transports.Gateway
+	limits    transports.Limits
+	logger    *slog.Logger
+	draining  atomic.Bool
+	drain     chan struct{}                       // closed with draining: the streams of events end
+	streams   atomic.Int64                        // of events, open now; see mostStreams
+	pools     map[transports.Operation]*sync.Pool // of *work; the map never changes
 }
 
-// Request is one request as it came. Its texts are read until Serve returns, but for Query, Authorization and LastEventID, which the
-// gateway may keep: a framework that uses its buffers again hands over copies of these three.
+// Request is one request as it came. Its texts are read until Serve returns, but for Query and Authorization, which the gateway may
+// keep: a framework that uses its buffers again hands over copies of these two.
 type Request struct {
 	Method          string
 	Path            string // escaped still
@@ -50,10 +51,10 @@ type Request struct {
 	Authorization   []string // one element for each header of the name
 	Accept          []string
 	LastEventID     []string
-	ContentLength   int64     // -1 = not said, the body comes in chunks
-	Body            io.Reader // fails with os.ErrDeadlineExceeded where the time is over; nil only with a ContentLength of 0
-	Peer            transports.Peer
-	Surplus         bool // of a connection that was let in only to be refused, see guard.Conn
+	ContentLength   int64           // -1 = not said, the body comes in chunks
+	Body            io.Reader       // fails with os.ErrDeadlineExceeded where the time is over; nil only with a ContentLength of 0
+	Peer            transports.Peer // Transport and Key are filled in by Serve
+	Surplus         bool            // of a connection that was let in only to be refused, see guard.Conn
 }
 
 // Reply is the answer. The caller writes it, and then calls Release.
@@ -106,7 +107,7 @@ func New(transport string, gateway transports.Gateway, limits transports.Limits,
 		logger = slog.New(slog.DiscardHandler)
 	}
 	a := &API{
-		gateway: gateway, limits: limits, logger: logger.With("transport", transport), drain: make(chan struct{}),
+		transport: transport, gateway: gateway, limits: limits, logger: logger.With("transport", transport), drain: make(chan struct{}),
 		pools: make(map[transports.Operation]*sync.Pool),
 	}
 	for _, op := range transports.Operations() {
@@ -174,12 +175,12 @@ func (a *API) serve(ctx context.Context, route *Route, r *Request, reply *Reply)
 	if err != nil {
 		return err
 	}
-	peer := r.Peer
-	if peer.Key, err = bearer.Key(r.Authorization); err != nil {
+	r.Peer.Transport = a.transport
+	if r.Peer.Key, err = bearer.Key(r.Authorization); err != nil {
 		return err
 	}
 	// Before the body is read: nobody buffers a body for a stranger.
-	session, err := a.gateway.Open(ctx, peer)
+	session, err := a.gateway.Open(ctx, r.Peer)
 	if err != nil {
 		return err
 	}
@@ -189,7 +190,7 @@ func (a *API) serve(ctx context.Context, route *Route, r *Request, reply *Reply)
 		}
 	}()
 	if route.Stream {
-		return a.stream(ctx, route, r, peer, session, reply)
+		return a.stream(ctx, route, r, session, reply)
 	}
 	pool := a.pools[route.Operation]
 	job := pool.Get().(*work)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -39,7 +40,7 @@ var eventsHeader = []string{EventsType}
 
 // stream opens the stream of GET /v1/executions. It returns an error for what is refused before the stream begins; how it ends later is an
 // event of the stream. Its connection is closed with it: a stream ends for reasons that are no good for another request.
-func (a *API) stream(ctx context.Context, route *Route, r *Request, peer transports.Peer, session transports.Session, reply *Reply) error {
+func (a *API) stream(ctx context.Context, route *Route, r *Request, session transports.Session, reply *Reply) error {
 	request := new(pb.StreamExecutionsRequest)
 	if err := refuseBody(r, route); err != nil {
 		return err
@@ -73,7 +74,7 @@ func (a *API) stream(ctx context.Context, route *Route, r *Request, peer transpo
 		events.Close()
 		return nil
 	}
-	reply.Stream = &Stream{api: a, peer: peer, session: session, events: events, ctx: ctx, cancel: cancel}
+	reply.Stream = &Stream{api: a, remote: r.Peer.Remote, session: session, events: events, ctx: ctx, cancel: cancel}
 	return nil
 }
 
@@ -110,7 +111,7 @@ type Sink interface {
 // Stream is one stream on its way.
 type Stream struct {
 	api     *API
-	peer    transports.Peer
+	remote  net.Addr // of the peer
 	session transports.Session
 	events  transports.Events
 	ctx     context.Context //nolint:containedctx // of the request that the stream answers
@@ -250,7 +251,7 @@ func (s *Stream) flush() bool {
 		err = s.out.Flush()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		s.api.logger.Warn("a peer that does not read was cut off", "reason", pb.Reason_REASON_SLOW_READER.String(), "remote", s.peer.Remote, "of", "StreamExecutions")
+		s.api.logger.Warn("a peer that does not read was cut off", "reason", pb.Reason_REASON_SLOW_READER.String(), "remote", s.remote, "of", "StreamExecutions")
 	}
 	return err == nil
 }

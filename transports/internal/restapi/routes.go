@@ -1,7 +1,6 @@
 package restapi
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -50,12 +49,20 @@ func Routes() []*Route { return slices.Clone(routes.routes) }
 // RouteOf returns the route of an operation, nil where it has none.
 func RouteOf(op transports.Operation) *Route { return routes.byOperation[op] }
 
-// Pattern is the path with its {field}, where it has one, written as a framework writes a parameter, e.g. ":%s".
-func (r *Route) Pattern(parameter string) string {
+// Pattern is the path as frameworks write it: its {field}, where it has one, as ":field".
+func (r *Route) Pattern() string {
 	if r.variable == nil {
 		return r.Path
 	}
-	return r.collection + "/" + fmt.Sprintf(parameter, r.variable.Name())
+	return r.collection + "/:" + string(r.variable.Name())
+}
+
+// Methods are those that lead to the route: with GET also HEAD, which is GET without the body (servers leave it out): RFC 9110, section 9.3.2.
+func (r *Route) Methods() []string {
+	if r.Method == http.MethodGet {
+		return []string{http.MethodGet, http.MethodHead}
+	}
+	return []string{r.Method}
 }
 
 // operations are the routes as written; newTable completes them.
@@ -127,7 +134,7 @@ func (r *Route) value(path string) (string, error) {
 // find finds the route of a request by its method and its path, escaped still, or says with a refusal what there is in its place.
 func (t *table) find(method, path string) (*Route, error) {
 	wanted := method
-	if method == http.MethodHead { // as GET, without the body (servers leave it out): RFC 9110, section 9.3.2
+	if method == http.MethodHead { // see Methods
 		wanted = http.MethodGet
 	}
 	candidates, ok := t.collections[path]
@@ -146,10 +153,7 @@ func (t *table) find(method, path string) (*Route, error) {
 		if r.Method == wanted {
 			return r, nil
 		}
-		allowed = append(allowed, r.Method)
-		if r.Method == http.MethodGet {
-			allowed = append(allowed, http.MethodHead)
-		}
+		allowed = append(allowed, r.Methods()...)
 	}
 	slices.Sort(allowed)
 	refusal := refuse(http.StatusMethodNotAllowed, "%s is not a method of %s", method, path)

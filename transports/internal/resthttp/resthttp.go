@@ -20,15 +20,10 @@ import (
 
 // Binding is an API as a http.Handler. net/http calls it on the goroutine of the connection; the context of a request ends when the peer closes
 // the connection.
-type Binding struct {
-	transport string
-	api       *restapi.API
-}
+type Binding struct{ api *restapi.API }
 
-// New returns the API as a handler of the transport of this name.
-func New(transport string, api *restapi.API) *Binding {
-	return &Binding{transport: transport, api: api}
-}
+// New returns the API as a handler.
+func New(api *restapi.API) *Binding { return &Binding{api} }
 
 // ServeHTTP implements http.Handler: the path decides which operation it is.
 func (b *Binding) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.Serve(nil, w, r) }
@@ -37,11 +32,11 @@ func (b *Binding) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.Serve(ni
 func (b *Binding) Serve(route *restapi.Route, w http.ResponseWriter, r *http.Request) {
 	request := restapi.Request{
 		Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.RawQuery,
-		ContentType: r.Header.Get("Content-Type"), ContentEncoding: r.Header.Get("Content-Encoding"),
-		Authorization: r.Header["Authorization"], Accept: r.Header["Accept"], LastEventID: r.Header[lastEventID],
+		ContentType: first(r.Header["Content-Type"]), ContentEncoding: first(r.Header["Content-Encoding"]),
+		Authorization: r.Header["Authorization"], Accept: r.Header["Accept"], LastEventID: r.Header["Last-Event-Id"],
 		ContentLength: r.ContentLength, Body: r.Body,
-		Peer: transports.Peer{Transport: b.transport, TLS: r.TLS},
 	}
+	request.Peer.TLS = r.TLS
 	if conn := httpserver.Conn(r.Context()); conn != nil {
 		request.Peer.Remote, request.Surplus = conn.Remote(), conn.Surplus()
 		if !request.Surplus {
@@ -77,11 +72,18 @@ func (b *Binding) Serve(route *restapi.Route, w http.ResponseWriter, r *http.Req
 	}
 }
 
+// first is http.Header.Get of a name that is canonical as it stands, which Get would make sure of for each request.
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
 // Values of headers that are the same for all. Never changed.
 var (
-	noStore     = []string{"no-store"}
-	closing     = []string{"close"}
-	lastEventID = http.CanonicalHeaderKey("Last-Event-ID")
+	noStore = []string{"no-store"}
+	closing = []string{"close"}
 )
 
 func setText(header http.Header, name, text string) {
@@ -134,5 +136,5 @@ func Listen(transport string, handler func(*Binding) http.Handler) func(context.
 func Serve(transport string, inner net.Listener, gateway transports.Gateway, config transports.ListenConfig, handler func(*Binding) http.Handler) *httpserver.Server {
 	limits := config.Limits.WithDefaults()
 	api := restapi.New(transport, gateway, limits, config.Logger)
-	return httpserver.Serve(inner, handler(New(transport, api)), httpserver.Config{Limits: limits, TLS: config.TLS, Logger: api.Logger(), Stop: api.Stop})
+	return httpserver.Serve(inner, handler(New(api)), httpserver.Config{Limits: limits, TLS: config.TLS, Logger: api.Logger(), Stop: api.Stop})
 }
