@@ -17,3 +17,6 @@ func TestAPI(t *testing.T) { resttest.Run(t, fasthttp.Transport()) }
 
 // TestStreams holds it to what every transport's streams of events show.
 func TestStreams(t *testing.T) { sessiontest.RunStreams(t, fasthttp.Transport) }
+
+// TestWhatDiffersFromRest holds the README's table.
+func TestWhatDiffersFromRest(t *testing.T) { resttest.Fasthttp(t, fasthttp.Transport()) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
 	"tailgate/transports/internal/fake"
+	"tailgate/transports/internal/resttest"
+	"tailgate/transports/rest"
 )
 
 // The server as a stranger's HTTP client sees it: nothing here goes through the package's own client.
@@ -269,4 +272,11 @@ func TestHeadIsGetWithoutBody(t *testing.T) {
 	if a.StatusCode != 200 || len(a.raw) != 0 || a.ContentLength <= 0 {
 		t.Errorf("status %d, %d bytes, Content-Length %d", a.StatusCode, len(a.raw), a.ContentLength)
 	}
+}
+
+// TestAnswersStandAlone: an answer's buffer is its own until it is written.
+func TestAnswersStandAlone(t *testing.T) {
+	resttest.Answers(t, func(inner net.Listener, gateway transports.Gateway) transports.Server {
+		return rest.Serve(inner, gateway, transports.ListenConfig{})
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 	"unsafe"
 
 	"github.com/valyala/fasthttp"
@@ -22,15 +23,7 @@ import (
 )
 
 // Binding is an API as a fasthttp.RequestHandler.
-type Binding struct {
-	transport string
-	api       *restapi.API
-}
-
-// New returns the API as a handler of the transport of this name.
-func New(transport string, api *restapi.API) *Binding {
-	return &Binding{transport: transport, api: api}
-}
+type Binding struct{ api *restapi.API }
 
 // Serve answers a request for which the framework found the route; with nil the path decides. The connection is one of this
 // package's server.
@@ -40,7 +33,6 @@ func (b *Binding) Serve(route *restapi.Route, c *fasthttp.RequestCtx) {
 		Method: text(header.Method()), Path: text(c.URI().PathOriginal()), Query: string(c.URI().QueryString()),
 		ContentType: text(header.ContentType()), ContentEncoding: text(header.ContentEncoding()),
 		ContentLength: int64(max(-1, header.ContentLength())), Body: c.RequestBodyStream(),
-		Peer: transports.Peer{Transport: b.transport},
 	}
 	if header.ContentLength() < -1 { // none was said, and so there is none
 		request.ContentLength = 0
@@ -50,9 +42,12 @@ func (b *Binding) Serve(route *restapi.Route, c *fasthttp.RequestCtx) {
 	}
 	own := c.Conn().(*conn)
 	at := &own.headerOf
-	request.Authorization = values(header, "Authorization", &at.authorization, strings.Clone)
-	request.LastEventID = values(header, "Last-Event-ID", &at.lastEventID, strings.Clone)
-	request.Accept = values(header, "Accept", &at.accept, asItIs)
+	request.Authorization = values(header, "Authorization", &at.authorization)
+	for i := range request.Authorization { // the gateway may keep it
+		request.Authorization[i] = strings.Clone(request.Authorization[i])
+	}
+	request.LastEventID = values(header, "Last-Event-ID", &at.lastEventID)
+	request.Accept = values(header, "Accept", &at.accept)
 	request.Peer.Remote, request.Peer.TLS, request.Surplus = own.below.Remote(), own.tls, own.below.Surplus()
 	if !request.Surplus {
 		own.below.Use() // before the API looks whether it was stopped
@@ -65,12 +60,12 @@ func (b *Binding) Serve(route *restapi.Route, c *fasthttp.RequestCtx) {
 	}
 	own.linger = reply.Status != http.StatusOK && request.ContentLength != 0
 	if reply.Stream != nil {
-		write(&reply, &c.Response)
+		own.write(&reply, &c.Response)
 		c.Response.SetBodyStream(&stream{Stream: reply.Stream, conn: own}, -1)
 		return
 	}
 	own.finish()
-	write(&reply, &c.Response)
+	own.write(&reply, &c.Response)
 }
 
 // tooLarge reports whether a request announces a body that is refused for its length or its type.
@@ -88,7 +83,8 @@ func (b *Binding) expect(c *fasthttp.RequestCtx) int {
 }
 
 // write puts the reply into the response and releases it.
-func write(reply *restapi.Reply, to *fasthttp.Response) {
+func (c *conn) write(reply *restapi.Reply, to *fasthttp.Response) {
+	c.date.put(time.Now(), &to.Header)
 	to.SetStatusCode(reply.Status)
 	to.Header.SetContentType(reply.ContentType[0])
 	if reply.NoStore {
@@ -117,8 +113,8 @@ func setText(header *fasthttp.ResponseHeader, name, text string) {
 // text is b for as long as the handler runs. It must not be kept.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// values are those of the headers of a name, in the place where it is one.
-func values(header *fasthttp.RequestHeader, name string, one *[1]string, taken func(string) string) []string {
+// values are those of the headers of a name, in the place where it is one. They must not be kept.
+func values(header *fasthttp.RequestHeader, name string, one *[1]string) []string {
 	all := header.PeekAll(name)
 	if len(all) == 0 {
 		return nil
@@ -128,13 +124,10 @@ func values(header *fasthttp.RequestHeader, name string, one *[1]string, taken f
 		list = make([]string, len(all))
 	}
 	for i, value := range all {
-		list[i] = taken(text(value))
+		list[i] = text(value)
 	}
 	return list
 }
-
-// asItIs is for what nobody keeps.
-func asItIs(s string) string { return s }
 
 // unreadable answers what fasthttp could not read as a request; the connection is closed behind it. It has no connection of its own in fasthttp's
 // hands, so that the answer is the same for everybody.
@@ -150,9 +143,10 @@ func (b *Binding) unreadable(c *fasthttp.RequestCtx, err error) {
 	default:
 		restapi.Refuse(&reply, http.StatusBadRequest, transports.Malformed("", "no request of HTTP/1.1: %s", strings.ToValidUTF8(err.Error(), "?")))
 	}
-	c.Conn().(*conn).linger = true
+	own := c.Conn().(*conn)
+	own.linger = true
 	reply.Close = true
-	write(&reply, &c.Response)
+	own.write(&reply, &c.Response)
 }
 
 // stream is a response's body that writes itself: each write is a chunk on the wire when it returns.

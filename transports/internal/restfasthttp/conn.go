@@ -38,6 +38,7 @@ type conn struct {
 	linger   bool      // the peer may still be writing what nobody reads
 	request  *requestContext
 	headerOf struct{ authorization, accept, lastEventID [1]string } // where the values of the present request stand
+	date     date
 
 	mu       sync.Mutex
 	reading  bool          // the serving goroutine is in Read

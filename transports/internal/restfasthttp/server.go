@@ -17,6 +17,7 @@ import (
 
 	"tailgate/transports"
 	"tailgate/transports/internal/guard"
+	"tailgate/transports/internal/httpserver"
 	"tailgate/transports/internal/restapi"
 	"tailgate/transports/internal/sockopt"
 )
@@ -24,17 +25,13 @@ import (
 // maxHeaderBytes bounds request line and headers; beyond it the answer is 431. It is also the buffer that a connection reads into.
 const maxHeaderBytes = 16 << 10
 
-// Grace is how long a draining server keeps connections open for one more request, and how recently such a connection must have carried one: as
-// httpserver has it, for the same reason.
-const Grace = 250 * time.Millisecond
+// grace is how long a draining server keeps connections open for one more request, and how recently such a connection must have carried one.
+const grace = httpserver.Grace
 
 // Server implements transports.Server. One connection has one request at a time; what a peer pipelines waits in the socket. It accepts and stops by
 // itself, with a goroutine for each connection, and leaves fasthttp what a connection says: fasthttp's own stop closes idle connections only after whole
 // seconds and looks for others ten times a second.
 type Server struct {
-	// Grace is [Grace] unless it is set before the shutdown.
-	Grace time.Duration
-
 	api      *restapi.API
 	listener *guard.Listener
 	http     *fasthttp.Server
@@ -67,10 +64,9 @@ func Listen(transport string, framework func(*Binding) *fasthttp.Server) func(co
 // Serve starts a server that accepts from inner, which belongs to it from then on.
 func Serve(transport string, inner net.Listener, gateway transports.Gateway, config transports.ListenConfig, framework func(*Binding) *fasthttp.Server) *Server {
 	limits := config.Limits.WithDefaults()
-	binding := New(transport, restapi.New(transport, gateway, limits, config.Logger))
+	binding := &Binding{restapi.New(transport, gateway, limits, config.Logger)}
 	s := &Server{
-		Grace: Grace,
-		api:   binding.api,
+		api: binding.api,
 		listener: guard.Listen(inner, guard.Options{
 			MaxConnections: limits.MaxConnections, SurplusTime: limits.HandshakeTimeout, WriteTimeout: limits.WriteTimeout,
 		}),
@@ -104,7 +100,7 @@ func configure(s *fasthttp.Server, binding *Binding, limits transports.Limits) *
 	s.DisablePreParseMultipartForm = true
 	s.SecureErrorLogMessage = true
 	s.NoDefaultServerHeader, s.NoDefaultContentType = true, true
-	s.NoDefaultDate = true // for which fasthttp runs a goroutine for the rest of the process, and takes no other
+	s.NoDefaultDate = true // for which fasthttp runs a goroutine for the rest of the process; see date
 	return s
 }
 
@@ -215,10 +211,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop.Do(s.api.Stop)
 	// A request marks its connection before it looks whether the API was stopped: what is unmarked now has accepted nothing.
 	s.listener.Drain()
-	s.closeIdle(s.Grace)
-	grace, cancel := context.WithTimeout(ctx, s.Grace)
+	s.closeIdle(grace)
+	graceful, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if s.wait(grace) != nil {
+	if s.wait(graceful) != nil {
 		s.ending.Store(true)
 		s.closeIdle(0)
 	}

@@ -4,14 +4,18 @@ package resttest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	pb "tailgate/proto/gen/orderentry/v1"
 	"tailgate/transports"
@@ -27,6 +31,12 @@ func listen(t testing.TB, transport transports.Transport, gateway transports.Gat
 	if err != nil {
 		t.Fatal(err)
 	}
+	stopAfter(t, server)
+	return server
+}
+
+// stopAfter stops the server with the test.
+func stopAfter(t testing.TB, server transports.Server) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -34,7 +44,6 @@ func listen(t testing.TB, transport transports.Transport, gateway transports.Gat
 			t.Errorf("Shutdown: %v", err)
 		}
 	})
-	return server
 }
 
 func connect(t testing.TB, server transports.Server) net.Conn {
@@ -54,20 +63,26 @@ func connect(t testing.TB, server transports.Server) net.Conn {
 // say writes a request and reads the answer's status and body.
 func say(t testing.TB, conn net.Conn, r *bufio.Reader, request string) (reply, string) {
 	t.Helper()
+	answer, body, err := ask(conn, r, request)
+	if err != nil {
+		t.Fatalf("%.80q: %v", request, err)
+	}
+	return answer, body
+}
+
+// ask is say for any goroutine.
+func ask(conn net.Conn, r *bufio.Reader, request string) (reply, string, error) {
 	if _, err := io.WriteString(conn, request); err != nil {
-		t.Fatal(err)
+		return reply{}, "", err
 	}
 	method, _, _ := strings.Cut(request, " ")
 	response, err := http.ReadResponse(r, &http.Request{Method: method})
 	if err != nil {
-		t.Fatalf("%q: %v", request, err)
+		return reply{}, "", err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatalf("%q: %v", request, err)
-	}
-	return reply{response.StatusCode, response.Header, response.Close}, string(body)
+	return reply{response.StatusCode, response.Header, response.Close}, string(body), err
 }
 
 // reply is the head of a response.
@@ -101,7 +116,8 @@ func everyOperation(t *testing.T, transport transports.Transport) {
 	}
 }
 
-// refusals: what the framework's router does not find is refused in the API's words, with its headers.
+// refusals: what the framework's router does not find is refused in the API's words, with its headers. Every answer says when it was made: RFC 9110,
+// section 6.6.1.
 func refusals(t *testing.T, transport transports.Transport) {
 	conn := connect(t, listen(t, transport, &fake.Gateway{}, transports.Limits{}))
 	r := bufio.NewReader(conn)
@@ -116,6 +132,8 @@ func refusals(t *testing.T, transport transports.Transport) {
 		{"PATCH /v1/orders", 405, "Allow", "DELETE, GET, HEAD, POST"},
 		{"POST /v1/orders/x", 405, "Allow", "DELETE, GET, HEAD, PUT"},
 		{"OPTIONS /v1/instruments", 405, "Allow", "GET, HEAD"},
+		{"OPTIONS *", 404, "Content-Type", "application/problem+json"},
+		{"BREW /v1/orders", 405, "Allow", "DELETE, GET, HEAD, POST"}, // a method that is none of HTTP's
 		{"POST /openapi.json", 405, "Allow", "GET, HEAD"},
 		{"GET /openapi.json", 200, "Content-Type", "application/json"},
 		{"HEAD /v1/instruments", 200, "Content-Type", "application/json"},
@@ -125,7 +143,11 @@ func refusals(t *testing.T, transport transports.Transport) {
 		{"GET /V1/orders", 404, "", ""},
 		{"GET /v1/orders/", 200, "", ""}, // an empty id is the gateway's to refuse
 	} {
+		before := time.Now().Truncate(time.Second)
 		response, body := say(t, conn, r, c.request+" HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+		if made, err := http.ParseTime(response.Header.Get("Date")); err != nil || made.Before(before) || made.After(time.Now()) {
+			t.Errorf("%s: the Date %q, asked for at %v (%v)", c.request, response.Header.Get("Date"), before.UTC(), err)
+		}
 		if response.StatusCode != c.status || c.header != "" && response.Header.Get(c.header) != c.value {
 			t.Errorf("%s: status %d, %s: %q; want %d, %q; %s", c.request, response.StatusCode, c.header, response.Header.Get(c.header), c.status, c.value, body)
 		}
@@ -151,21 +173,21 @@ func whatIsKept(t *testing.T, transport transports.Transport) {
 		Feed: feed,
 	}
 	server := listen(t, transport, gateway, transports.Limits{})
-	defer close(stop)
+	conn := connect(t, server)
 	const requests = 50
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		conn := connect(t, server)
 		r := bufio.NewReader(conn)
 		for i := range requests {
 			text := fmt.Sprintf("GET /v1/executions?account=a%02d HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k%02d\r\n\r\n", i, i)
-			if response, body := say(t, conn, r, text); response.StatusCode != http.StatusForbidden {
-				t.Errorf("status %d, %s", response.StatusCode, body)
+			if response, body, err := ask(conn, r, text); err != nil || response.StatusCode != http.StatusForbidden {
+				t.Errorf("%v, status %d, %s", err, response.StatusCode, body)
 				return
 			}
 		}
 	}()
+	defer func() { close(stop); <-ended }()
 	var all []kept
 	for len(all) < requests {
 		select {
@@ -182,7 +204,75 @@ func whatIsKept(t *testing.T, transport transports.Transport) {
 			t.Fatal("no request comes")
 		}
 	}
-	<-ended
+}
+
+// Answers shows that the buffer of an answer serves no other request before it is written: answers that the sockets do not take stay what they were
+// while others are made. serve starts the transport on a listener of the caller's.
+func Answers(t *testing.T, serve func(net.Listener, transports.Gateway) transports.Server) {
+	const peers, size = 16, 64 << 10
+	var config net.ListenConfig
+	inner, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := &heldListener{Listener: inner, waits: make(chan struct{}, peers), open: make(chan struct{})}
+	server := serve(held, &fake.Gateway{})
+	stopAfter(t, server)
+	var conns [peers]net.Conn
+	for i := range conns {
+		conns[i] = connect(t, server)
+		order, err := proto.Marshal(fake.Order("o", bytes.Repeat([]byte{byte(i)}, size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf("POST /v1/orders HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\nContent-Length: %d\r\n\r\n%s", len(order), order)
+		if _, err := io.WriteString(conns[i], text); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-held.waits:
+		case <-time.After(patience):
+			t.Fatal("no answer comes")
+		}
+	}
+	close(held.open)
+	for i, conn := range conns {
+		_, body := say(t, conn, bufio.NewReader(conn), "")
+		var answer pb.SubmitOrderResponse
+		if err := proto.Unmarshal([]byte(body), &answer); err != nil || !bytes.Equal(answer.GetClientTag(), bytes.Repeat([]byte{byte(i)}, size)) {
+			t.Errorf("the answer to peer %d is another's: %v", i, err)
+		}
+	}
+}
+
+// heldListener's connections say so when they are to write for the first time, and wait.
+type heldListener struct {
+	net.Listener
+	waits, open chan struct{}
+}
+
+// Accept implements net.Listener.
+func (l *heldListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &heldConn{Conn: conn, listener: l}, nil
+}
+
+type heldConn struct {
+	net.Conn
+	listener *heldListener
+	once     sync.Once
+}
+
+// Write implements net.Conn.
+func (c *heldConn) Write(p []byte) (int, error) {
+	c.once.Do(func() {
+		c.listener.waits <- struct{}{}
+		<-c.listener.open
+	})
+	return c.Conn.Write(p)
 }
 
 // hangUp: the gateway's context ends with the connection, while the gateway waits.
@@ -223,7 +313,7 @@ func announced(t *testing.T, transport transports.Transport) {
 }
 
 // Bench measures one keep-alive connection that sends a small order in JSON and reads its answer: over the transport, and over bare, which is the
-// same framework answering the same bytes to whatever comes. The difference is what the transport adds; allocations count the client, which is
+// same framework answering the same body to whatever comes. The difference is what the transport adds; allocations count the client, which is
 // the same for both. bare serves the listener until it is closed.
 func Bench(b *testing.B, transport transports.Transport, bare func(inner net.Listener, contentType string, answer []byte)) {
 	const request = "POST /v1/orders HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
