@@ -77,7 +77,7 @@ func method[Q, R proto.Message](call func(context.Context, Q) (R, error)) func(c
 	}
 }
 
-// bounded is the client of the library, which reads answers without a bound of its own.
+// bounded is the client of Twirp, which reads answers without a bound of its own.
 type bounded struct{ *h2client.Client }
 
 // Do implements pb.HTTPClient.

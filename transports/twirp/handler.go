@@ -22,7 +22,7 @@ import (
 	"tailgate/transports/internal/outcome"
 )
 
-// call is one request on its way through the library, found by its context.
+// call is one request on its way through the generated server, found by its context.
 type call struct {
 	handler *handler
 	session transports.Session
@@ -82,7 +82,7 @@ func (c *call) serve(r *http.Request) error {
 	case streams(r.URL.Path):
 		return transports.Refuse(pb.Reason_REASON_UNIMPLEMENTED, "Twirp has no streams; sessions and streams of events are on the transports grpc and tcp")
 	case !known, r.Method != http.MethodPost, !text && !strings.EqualFold(strings.TrimSpace(mediaType), "application/protobuf"):
-		h.library.ServeHTTP(&c.out, r) // which says what is wrong (bad_route), and reads nothing
+		h.generated.ServeHTTP(&c.out, r) // which says what is wrong (bad_route), and reads nothing
 		return nil
 	}
 	if peer.Key, err = bearer.Key(r.Header["Authorization"]); err != nil {
@@ -103,7 +103,7 @@ func (c *call) serve(r *http.Request) error {
 	if text {
 		r.Body = io.NopCloser(strings.NewReader("{}"))
 	}
-	h.library.ServeHTTP(&c.out, r)
+	h.generated.ServeHTTP(&c.out, r)
 	return nil
 }
 
@@ -196,7 +196,7 @@ func answer[R proto.Message](ctx context.Context) (response R, err error) {
 	return c.x.Response.(R), nil
 }
 
-// service implements pb.OrderEntryService. What the library has decoded is empty: see handler.
+// service implements pb.OrderEntryService. What the generated server has decoded is empty: see handler.
 type service struct{}
 
 func (service) SubmitOrder(ctx context.Context, _ *pb.SubmitOrderRequest) (*pb.SubmitOrderResponse, error) {

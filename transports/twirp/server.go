@@ -14,15 +14,15 @@ import (
 	"tailgate/transports/internal/sockopt"
 )
 
-// handler implements http.Handler: it admits, reads and decodes a request, and leaves the rest to the library, which calls it back as
+// handler implements http.Handler: it admits, reads and decodes a request, and leaves the rest to the generated server, which calls it back as
 // pb.OrderEntryService.
 type handler struct {
-	gateway  transports.Gateway
-	limits   transports.Limits
-	logger   *slog.Logger
-	methods  map[string]transports.Operation // by path; never changed
-	library  http.Handler
-	draining atomic.Bool
+	gateway   transports.Gateway
+	limits    transports.Limits
+	logger    *slog.Logger
+	methods   map[string]transports.Operation // by path; never changed
+	generated http.Handler                    // what Twirp made of the contract: it routes, encodes and writes errors
+	draining  atomic.Bool
 }
 
 func listen(ctx context.Context, gateway transports.Gateway, config transports.ListenConfig) (transports.Server, error) {
@@ -48,7 +48,7 @@ func newHandler(gateway transports.Gateway, limits transports.Limits, logger *sl
 		logger = slog.New(slog.DiscardHandler)
 	}
 	h := &handler{gateway: gateway, limits: limits, logger: logger.With("transport", Name), methods: make(map[string]transports.Operation)}
-	h.library = pb.NewOrderEntryServiceServer(service{})
+	h.generated = pb.NewOrderEntryServiceServer(service{})
 	for _, op := range transports.Operations() {
 		h.methods[pb.OrderEntryServicePathPrefix+op.String()] = op
 	}

@@ -1,6 +1,6 @@
 // Package twirp is order entry over Twirp (github.com/twitchtv/twirp): one POST for each request, protobuf or JSON, over HTTP/1.1 and HTTP/2.
 //
-// Twirp has no streams, so sessions and streams of events are not offered here. The library routes, encodes answers and writes errors; requests are
+// Twirp has no streams, so sessions and streams of events are not offered here. Twirp's generated server routes, encodes answers and writes errors; requests are
 // read and decoded before it sees them, since it reads bodies without a bound and leaves out JSON fields that it does not know. The package must
 // never know what an order means.
 package twirp

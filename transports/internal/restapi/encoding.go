@@ -2,15 +2,13 @@ package restapi
 
 import (
 	"mime"
-	"regexp"
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "tailgate/proto/gen/orderentry/v1"
+	"tailgate/transports/internal/contractjson"
 	"tailgate/transports/internal/hotcodec"
 	"tailgate/transports/internal/outcome"
 )
@@ -53,19 +51,11 @@ var protobuf = &Encoding{
 	maxBytes:     func(n int) int { return n },
 }
 
-// jsonText is protobuf's JSON mapping with the field names of the contract and zero values written out.
+// jsonText is the contract as JSON, the same as over every transport.
 var jsonText = &Encoding{
 	Name: "json", ContentType: jsonType, header: []string{jsonType},
-	AppendTo:    protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.MarshalAppend,
-	readRequest: readJSONRequest,
-	// A client takes what a newer gateway adds.
-	ReadResponse: protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal,
-	maxBytes:     func(n int) int { return 4*((n+2)/3) + jsonFrame },
+	AppendTo: contractjson.Append, readRequest: contractjson.ReadRequest, ReadResponse: contractjson.ReadResponse, maxBytes: contractjson.MaxBytes,
 }
-
-// jsonFrame is the room for everything of a message but its tag, which base64 makes 4/3 as large: the names, numbers and white space of
-// the largest request of the contract take less than 1 KiB, four times that is allowed.
-const jsonFrame = 4 << 10
 
 // Encodings are all of them, the first is a client's default.
 func Encodings() []*Encoding { return []*Encoding{protobuf, jsonText} }
@@ -75,47 +65,6 @@ func EncodingNames() []string { return []string{protobuf.Name, jsonText.Name} }
 
 // encodings in the order of preference where a caller has none.
 var encodings = []*Encoding{jsonText, protobuf}
-
-func readJSONRequest(b []byte, m proto.Message) error {
-	err := protojson.Unmarshal(b, m)
-	if err == nil {
-		return nil
-	}
-	fault := outcome.NotDecoded(m, jsonError{err})
-	fault.Field = jsonField(m.ProtoReflect().Descriptor(), err.Error())
-	return fault
-}
-
-// jsonError takes away protojson's prefix, whose space it varies at random so that nobody compares its texts.
-type jsonError struct{ error }
-
-// Error implements error.
-func (e jsonError) Error() string {
-	return strings.TrimLeft(strings.TrimPrefix(e.error.Error(), "proto:"), " \u00a0")
-}
-
-// jsonFields are the forms in which protojson names the field that is wrong.
-var jsonFields = regexp.MustCompile(`(?:(?:unknown|duplicate) field ("(?:[^"\\]|\\.)*")|invalid value for \w+ field (\w+))`)
-
-// jsonField finds the field's name in a text of protojson, empty where it names none. Only an error is worth this.
-func jsonField(d protoreflect.MessageDescriptor, text string) string {
-	found := jsonFields.FindStringSubmatch(text)
-	switch {
-	case found == nil:
-		return ""
-	case found[1] != "": // as the request wrote it
-		name, err := strconv.Unquote(found[1])
-		if err != nil {
-			return ""
-		}
-		return name
-	default: // in lowerCamelCase, whatever the request wrote
-		if f := d.Fields().ByJSONName(found[2]); f != nil {
-			return string(f.Name())
-		}
-		return found[2]
-	}
-}
 
 // encodingOf returns the encoding of a body by its Content-Type, nil for any other type.
 func encodingOf(contentType string) *Encoding {
